@@ -1,0 +1,1 @@
+"""One decoder-only transformer that does real jobs."""

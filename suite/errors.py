@@ -1,0 +1,17 @@
+"""Errors a user can cause. Each message is one line: what was wrong, where, what to do."""
+
+
+class SuiteError(Exception):
+    """A problem with what the user gave us; the command line prints it and exits with 2."""
+
+
+class ConfigError(SuiteError):
+    """A recipe, a model configuration or an option that cannot be."""
+
+
+class DataError(SuiteError):
+    """A record, file or data set that cannot be read."""
+
+
+class CheckpointError(SuiteError):
+    """A checkpoint that is missing, damaged, or not what its configuration says."""
