@@ -1,0 +1,36 @@
+# Everything a newcomer needs: `make demo`, then `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# one thread each, so that parallel test workers do not fight over the cores
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test check types clean
+
+demo: $(VENV)/demo
+	$(BIN)/suite run lm "The planet earth" -n 60 --seed 1
+
+test: $(VENV)/test
+	$(BIN)/pytest
+
+check: $(VENV)/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(MAKE) types
+
+# mypy cannot see that the folder data/ is suite.data, so it checks the package as it installs.
+types: $(VENV)/test
+	rm -rf build/types && $(BIN)/pip install -q --no-deps --target build/types .
+	MYPYPATH=build/types $(BIN)/mypy -p suite
+
+$(VENV)/demo: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e .
+	touch $@
+
+$(VENV)/test: $(VENV)/demo
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[test]"
+	touch $@
+
+clean:
+	rm -rf build dist .mypy_cache .ruff_cache .pytest_cache
