@@ -1,0 +1,169 @@
+"""Who sees whom: the masks and the cache slots of one forward pass, worked out once for all layers.
+
+Shapes: `B` batch, `T` new positions (queries), `S` keys, `H` heads, `K` key/value heads, `E` head width.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from suite.errors import SuiteError
+from suite.model.cache import KVCache
+from suite.model.config import ModelConfig
+
+
+def rotary_table(positions: Tensor, width: int, theta: float) -> tuple[Tensor, Tensor]:
+    """Cosines and sines that rotate heads of `width` by `positions`.
+
+    Args:
+        positions: (..., T) absolute positions.
+        width: of a head, even.
+        theta: base of the frequencies.
+
+    Returns:
+        two float32 tensors (..., T, width); each frequency stands in both halves.
+
+    Source: Su et al. 2021, "RoFormer".
+    """
+    exponents = torch.arange(0, width, 2, device=positions.device, dtype=torch.float32) / width
+    angles = positions[..., None].float() * theta**-exponents  # (..., T, width / 2)
+    angles = torch.cat((angles, angles), dim=-1)  # (..., T, width)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate each pair (i, i + E/2) of `x` (B, H, T, E) by its position's angle; keeps the type of `x`."""
+    first, second = x.chunk(2, dim=-1)
+    turned = torch.cat((-second, first), dim=-1)
+    return (x * cos + turned * sin).to(x.dtype)
+
+
+class View:
+    """What the T new positions of each row see, and where their keys and values go.
+
+    Rows that stand at the same position and have not wrapped (all of training, all single prompts) take a path of
+    slices and plain causal attention; anything else takes one of index tensors and masks. Both give the same numbers.
+
+    Args:
+        config: the model's.
+        batch, length: B and T.
+        device: of the tokens.
+        cache: None for a plain pass from position 0.
+        prefix: (B,) positions before which a row's tokens see each other both ways.
+        lengths: how many of the T are real, for each row (None: all).
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        batch: int,
+        length: int,
+        device: torch.device,
+        cache: KVCache | None,
+        prefix: Tensor | None,
+        lengths: list[int] | None,
+    ) -> None:
+        self.cache, self.prefix, self.length = cache, prefix, length
+        self.context = config.context if config.position != "learned" else 0
+        self.masks: dict[int, Tensor | None] = {}
+        seen = cache.seen if cache is not None else [0] * batch
+        self.added = lengths or [length] * batch
+        start, end = min(seen), max(seen) + length
+        self.end = end
+        if config.position == "learned" and end > config.context:
+            raise SuiteError(
+                f"{end} tokens are more than the model's context of {config.context}, where its learned positions end"
+            )
+        wraps = cache is not None and end > cache.capacity
+        if wraps and cache is not None and cache.capacity < config.context + length - 1:
+            raise SuiteError(
+                f"{end} tokens do not fit a cache of {cache.capacity} slots; to slide, it needs "
+                f"{config.context + length - 1}"
+            )
+        self.aligned = not wraps and start == max(seen) and min(self.added) == length
+        if self.aligned:
+            self.start = start
+            self.positions = torch.arange(start, end, device=device)  # (T,)
+        else:
+            assert cache is not None or lengths is not None
+            past = cache.lengths if cache is not None else torch.zeros(batch, dtype=torch.long, device=device)
+            offsets = torch.arange(length, device=device)
+            self.positions = past[:, None] + offsets  # (B, T)
+            real = offsets < torch.tensor(self.added, device=device)[:, None]  # (B, T)
+            self.newest = past + torch.tensor(self.added, device=device) - 1  # (B,)
+            if cache is not None:
+                self.slots = torch.where(real, self.positions % cache.capacity, cache.capacity)  # (B, T)
+                self.rows = torch.arange(batch, device=device)[:, None]  # (B, 1)
+
+    def keys_and_values(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Store new keys and values (B, K, T, E); returns all that can be attended to, (B, K, S, E)."""
+        if self.cache is None:
+            return keys, values
+        all_keys, all_values = self.cache.keys[layer], self.cache.values[layer]  # (B, K, slots, E)
+        if self.aligned:
+            all_keys[:, :, self.start : self.end] = keys
+            all_values[:, :, self.start : self.end] = values
+            return all_keys[:, :, : self.end], all_values[:, :, : self.end]
+        all_keys[self.rows, :, self.slots] = keys.transpose(1, 2).to(all_keys.dtype)
+        all_values[self.rows, :, self.slots] = values.transpose(1, 2).to(all_values.dtype)
+        stop = min(self.end, self.cache.capacity)
+        return all_keys[:, :, :stop], all_values[:, :, :stop]
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, window: int, dropout: float) -> Tensor:
+        """Scaled dot-product attention of (B, H, T, E) on (B, K, S, E) through this view; returns (B, H, T, E)."""
+        batch, heads, length, width = queries.shape
+        groups = heads // keys.shape[1]
+        mask = self.mask(window)
+        causal = mask is None and length > 1
+        if groups > 1 and length == 1:  # one query a head: its group stands in the place of positions
+            queries = queries.view(batch, keys.shape[1], groups, width)
+            return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask).view(batch, heads, 1, width)
+        return F.scaled_dot_product_attention(
+            queries, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=groups > 1
+        )
+
+    def mask(self, window: int) -> Tensor | None:
+        """True where a query may look, broadcastable to (B, H, T, S); None where plain causal attention says the same."""
+        if window not in self.masks:
+            self.masks[window] = self._mask(window)
+        return self.masks[window]
+
+    def _mask(self, window: int) -> Tensor | None:
+        reach = min(window or self.end, self.context or self.end)  # a model that slides never looks past its context
+        if self.aligned:
+            whole = self.start == 0 or self.length == 1
+            if whole and reach >= self.end and self.prefix is None:
+                return None
+            queries = self.positions[:, None]  # (T, 1)
+            keys = torch.arange(self.end, device=queries.device)  # (S,)
+        else:
+            queries = self.positions[:, :, None]  # (B, T, 1)
+            keys = self._key_positions()[:, None, :]  # (B, 1, S)
+        visible = keys <= queries
+        if self.prefix is not None:
+            prefix = self.prefix[:, None, None]  # (B, 1, 1)
+            visible = visible | ((queries < prefix) & (keys < prefix))
+        if reach < self.end:
+            visible = visible & ((queries - keys).abs() < reach)
+        if not self.aligned:
+            visible = visible & (keys >= 0)
+        return visible[:, None] if visible.dim() == 3 else visible  # (B, 1, T, S) or (T, S)
+
+    def _key_positions(self) -> Tensor:
+        """(B, S) the absolute position that each slot holds, negative where it holds nothing yet."""
+        newest = self.newest[:, None]  # (B, 1)
+        if self.cache is None:
+            return torch.arange(self.length, device=newest.device).expand(len(newest), -1)
+        slots = torch.arange(min(self.end, self.cache.capacity), device=newest.device)
+        return newest - (newest - slots) % self.cache.capacity
+
+    def advance(self) -> None:
+        """Count the new tokens as seen; once a pass, after its last layer."""
+        if self.cache is not None:
+            self.cache.seen = [seen + added for seen, added in zip(self.cache.seen, self.added, strict=True)]
+            if min(self.added) == self.length:
+                self.cache.lengths = self.cache.lengths + self.length
+            else:
+                self.cache.lengths = self.newest + 1

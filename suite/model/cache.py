@@ -1,0 +1,92 @@
+"""The key/value cache: what earlier tokens left behind for later ones to attend to.
+
+Shapes: `B` batch, `T` new positions, `S` slots, `K` key/value heads, `E` head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from suite.errors import SuiteError
+from suite.model.config import ModelConfig
+
+
+class KVCache:
+    """Preallocated keys and values of every layer, each row with a length of its own.
+
+    The token at absolute position `p` of a row lies in slot `p % capacity`. While no row is longer than the capacity
+    that is simply slot `p`; past it the slots are a ring, and the oldest tokens are overwritten. One more slot behind
+    the ring takes the padding of ragged batches, so that padding never overwrites anything.
+
+    Args:
+        config: the model's.
+        batch: rows.
+        capacity: slots a row. A ring that slides needs `config.context` plus the longest chunk fed at once, less one.
+        device: where the tensors live.
+        dtype: of keys and values (None: float32).
+
+    Attributes:
+        lengths: (B,) tokens seen by each row, on the device.
+        seen: the same as a list of ints, so that the host need not wait for the device.
+        keys, values: per layer (B, K, S + 1, E).
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        batch: int,
+        capacity: int,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if capacity < 1:
+            raise SuiteError(f"a cache needs at least one slot, not {capacity}")
+        shape = (batch, config.kv_heads, capacity + 1, config.head_width)
+        # zeros, not empty: a slot nobody has written yet is masked, but 0 * NaN would still be NaN
+        self.keys = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.n_layer)]
+        self.values = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.n_layer)]
+        self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
+        self.seen = [0] * batch
+        self.capacity = capacity
+
+    @property
+    def batch(self) -> int:
+        """Number of rows."""
+        return len(self.seen)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values."""
+        return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
+
+    def reorder(self, rows: Tensor | Sequence[int]) -> None:
+        """Make row `i` a copy of what was row `rows[i]`; the batch becomes as long as `rows`.
+
+        Serves beam search (which moves rows), several samples of one prompt (which copies one) and rows that have
+        finished (which leave).
+        """
+        index = torch.as_tensor(rows, dtype=torch.long, device=self.lengths.device)
+        self.keys = [keys.index_select(0, index) for keys in self.keys]
+        self.values = [values.index_select(0, index) for values in self.values]
+        self.lengths = self.lengths[index]
+        self.seen = [self.seen[row] for row in index.tolist()]
+
+    def copy_row(self, row: int, other: KVCache, other_row: int = 0) -> None:
+        """Replace `row` by a row of another cache, which has no more slots than this one and has not wrapped."""
+        slots = other.capacity
+        if slots > self.capacity or other.seen[other_row] > slots:
+            raise SuiteError("a row can be copied only from a cache that is no larger and has not wrapped")
+        for mine, theirs in zip((*self.keys, *self.values), (*other.keys, *other.values), strict=True):
+            mine[row, :, :slots] = theirs[other_row, :, :slots]
+        self.lengths[row] = other.lengths[other_row]
+        self.seen[row] = other.seen[other_row]
+
+    def rewind(self, row: int, length: int) -> None:
+        """Forget what `row` saw after its first `length` tokens; possible only while the row has not wrapped."""
+        if not 0 <= length <= self.seen[row] <= self.capacity:
+            raise SuiteError(f"row {row} has seen {self.seen[row]} tokens and cannot go back to {length}")
+        self.lengths[row] = length
+        self.seen[row] = length

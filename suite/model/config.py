@@ -1,0 +1,162 @@
+"""The shape of a transformer, as a value that is saved beside its weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
+
+from suite.errors import ConfigError
+
+Position = Literal["learned", "rotary"]
+Norm = Literal["layer", "rms"]
+Activation = Literal["gelu", "gelu_tanh", "relu2", "swiglu"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Everything that decides the shapes and the arithmetic of a `Transformer`.
+
+    The defaults are GPT-2's choices at a small size; `ModelConfig.gpt2("124M")` is GPT-2 itself.
+
+    Args:
+        vocab_size: number of token ids.
+        context: tokens a position can look back on, itself included. Learned positions end there; rotary ones slide.
+        d_model: width of the residual stream.
+        n_layer: number of blocks.
+        n_head: query heads; each is d_model / n_head wide.
+        n_kv_head: key/value heads, shared by groups of query heads (None: n_head).
+            Source: Ainslie et al. 2023, "GQA".
+        d_ff: width inside the MLP (None: 4 * d_model; for swiglu 8/3 of it, rounded up to a multiple of 32).
+        position: "learned" (GPT-2) or "rotary". Source: Su et al. 2021, "RoFormer".
+        norm: "layer" (LayerNorm) or "rms". Source: Zhang and Sennrich 2019.
+        activation: "gelu_tanh" (GPT-2), "gelu" (exact), "relu2" (squared ReLU; So et al. 2021) or "swiglu"
+            (Shazeer 2020).
+        bias: whether linear layers and LayerNorm have one.
+        tie_embeddings: whether the output head is the embedding table.
+        dropout: probability, on embeddings, attention weights and both residual branches.
+        windows: per layer, how many tokens back (itself included) a position sees; 0 means the whole context. ()
+            means 0 everywhere.
+        rope_theta: base of the rotary frequencies.
+        norm_eps: added to the variance in every norm.
+        qk_norm: RMS-normalise queries and keys per head, so that attention logits are bounded.
+            Source: Henry et al. 2020, "Query-Key Normalization for Transformers".
+
+    Raises:
+        ConfigError: the numbers do not fit together; the message names the field.
+
+    Example:
+        >>> ModelConfig(vocab_size=256, context=64, d_model=32, n_layer=2, n_head=4).head_width
+        8
+    """
+
+    vocab_size: int
+    context: int
+    d_model: int
+    n_layer: int
+    n_head: int
+    n_kv_head: int | None = None
+    d_ff: int | None = None
+    position: Position = "learned"
+    norm: Norm = "layer"
+    activation: Activation = "gelu_tanh"
+    bias: bool = True
+    tie_embeddings: bool = True
+    dropout: float = 0.0
+    windows: tuple[int, ...] = ()
+    rope_theta: float = 10000.0
+    norm_eps: float = 1e-5
+    qk_norm: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "context", "d_model", "n_layer", "n_head"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"model.{name} is {getattr(self, name)}, and must be at least 1")
+        if self.d_model % self.n_head:
+            raise ConfigError(f"model.d_model {self.d_model} is not a multiple of model.n_head {self.n_head}")
+        if self.kv_heads < 1 or self.n_head % self.kv_heads:
+            raise ConfigError(f"model.n_head {self.n_head} is not a multiple of model.n_kv_head {self.kv_heads}")
+        if self.position == "rotary" and self.head_width % 2:
+            raise ConfigError(f"rotary positions need an even head width, and d_model / n_head is {self.head_width}")
+        if self.d_ff is not None and self.d_ff < 1:
+            raise ConfigError(f"model.d_ff is {self.d_ff}, and must be at least 1")
+        if not 0.0 <= self.dropout < 1.0:
+            raise ConfigError(f"model.dropout is {self.dropout}, and must be in [0, 1)")
+        if self.windows and len(self.windows) != self.n_layer:
+            raise ConfigError(f"model.windows has {len(self.windows)} entries for {self.n_layer} layers")
+        if any(window < 0 for window in self.windows):
+            raise ConfigError(f"model.windows has a negative entry: {self.windows}")
+        for name, choices in (("position", Position), ("norm", Norm), ("activation", Activation)):
+            if getattr(self, name) not in get_args(choices):
+                raise ConfigError(
+                    f"model.{name} is {getattr(self, name)!r}; the choices are {', '.join(get_args(choices))}"
+                )
+
+    @property
+    def kv_heads(self) -> int:
+        """Key/value heads."""
+        return self.n_head if self.n_kv_head is None else self.n_kv_head
+
+    @property
+    def head_width(self) -> int:
+        """Width of one head."""
+        return self.d_model // self.n_head
+
+    @property
+    def ff_width(self) -> int:
+        """Width inside the MLP."""
+        if self.d_ff is not None:
+            return self.d_ff
+        if self.activation == "swiglu":  # three matrices instead of two: 8/3 keeps the parameter count
+            return -(-8 * self.d_model // 3 // 32) * 32
+        return 4 * self.d_model
+
+    def window(self, layer: int) -> int:
+        """Tokens back that `layer` sees, itself included; 0 for all of the context."""
+        return self.windows[layer] if self.windows else 0
+
+    @classmethod
+    def gpt2(cls, size: str) -> ModelConfig:
+        """GPT-2 in one of its published sizes.
+
+        Args:
+            size: "124M", "355M", "774M" or "1558M".
+
+        Source: Radford et al. 2019, table 2 (the counts printed there are off; these are the released models').
+        """
+        shapes = {
+            "124M": (768, 12, 12),
+            "355M": (1024, 24, 16),
+            "774M": (1280, 36, 20),
+            "1558M": (1600, 48, 25),
+        }
+        if size not in shapes:
+            raise ConfigError(f"no GPT-2 of size {size!r}; the sizes are {', '.join(shapes)}")
+        d_model, n_layer, n_head = shapes[size]
+        return cls(vocab_size=50257, context=1024, d_model=d_model, n_layer=n_layer, n_head=n_head)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return dataclasses.asdict(self) | {"windows": list(self.windows)}
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> ModelConfig:
+        """The inverse of `to_dict`.
+
+        Raises:
+            ConfigError: a field is unknown (the nearest is named) or missing, or does not fit.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in fields:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+                raise ConfigError(f"unknown model field {name!r}; did you mean {near!r}?")
+        missing = [
+            field.name
+            for field in dataclasses.fields(cls)
+            if field.default is dataclasses.MISSING and field.name not in fields
+        ]
+        if missing:
+            raise ConfigError(f"model field {missing[0]!r} is missing")
+        return cls(**{**fields, "windows": tuple(fields.get("windows", ()))})
