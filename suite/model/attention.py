@@ -125,7 +125,7 @@ class View:
         )
 
     def mask(self, window: int) -> Tensor | None:
-        """True where a query may look, broadcastable to (B, H, T, S); None where plain causal attention says the same."""
+        """True where a query may look, broadcastable to (B, H, T, S); None where plain causal attention says it."""
         if window not in self.masks:
             self.masks[window] = self._mask(window)
         return self.masks[window]
