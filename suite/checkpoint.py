@@ -1,0 +1,274 @@
+"""A model on disk: a directory with config.json, model.safetensors, tokenizer.json and README.md.
+
+Nothing here reads or writes pickle. Every file is written to a temporary name, synced and renamed, so that a full disk
+or a crash leaves the previous checkpoint as it was.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from suite.errors import CheckpointError, ConfigError
+from suite.model.config import ModelConfig
+from suite.model.quantize import dequantize_int8, quantize_int8
+
+if TYPE_CHECKING:
+    from suite.data.tokenizer import Tokenizer
+
+Storage = Literal["float32", "float16", "bfloat16", "int8"]
+FORMAT_VERSION = 1
+SCALE = ".scale"  # suffix of the tensor that holds an int8 tensor's scales, one an output channel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """What a checkpoint directory holds.
+
+    Attributes:
+        config: the model's shape.
+        state_dict: float32 weights, whatever type they are stored in.
+        tokenizer: None where tokens are not text (music events).
+        task: name of the task the model was trained for.
+        extra: the task's own settings, plain JSON.
+        directory: where it was read from.
+    """
+
+    config: ModelConfig
+    state_dict: dict[str, Tensor]
+    tokenizer: Tokenizer | None
+    task: str
+    extra: dict[str, Any] = field(default_factory=dict)
+    directory: Path
+
+
+def write_atomic(path: Path, write: Callable[[Path], None] | bytes) -> None:
+    """Write a file under a temporary name, sync it, and rename it into place.
+
+    Args:
+        path: the file; its directory is made if need be.
+        write: the content, or a function that writes it to the path it is given.
+
+    Raises:
+        CheckpointError: the file could not be written (a full disk, say); the old file is untouched.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(write, bytes):
+            temporary.write_bytes(write)
+        else:
+            write(temporary)
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:  # the rename itself is on disk only once the directory is
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"could not write {path}: {error}; what was there before is unchanged") from error
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write a safetensors file atomically."""
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomic(path, lambda temporary: save_file(content, temporary, metadata=dict(metadata or {})))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Raises:
+        CheckpointError: the file is missing, truncated or not a safetensors file.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} does not exist") from error
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}; copy it again") from error
+
+
+def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
+    """Compare names and shapes of tensors.
+
+    Raises:
+        CheckpointError: names the first tensor that is missing, extra or misshapen.
+    """
+    for name, tensor in expected.items():
+        if name not in found:
+            raise CheckpointError(f"{path}: tensor {name!r} is missing")
+        if found[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} has shape {tuple(found[name].shape)}, "
+                f"and the configuration says {tuple(tensor.shape)}"
+            )
+    for name in found:
+        if name not in expected:
+            raise CheckpointError(f"{path}: tensor {name!r} is not part of this model")
+
+
+def expected_tensors(config: ModelConfig) -> dict[str, Tensor]:
+    """Names and shapes of a model's weights, on the meta device; tied weights stand once."""
+    from suite.model.transformer import Transformer
+
+    with torch.device("meta"):
+        return untied(config, Transformer(config).state_dict())
+
+
+def untied(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A state dict without the second name of tied embeddings."""
+    return {name: tensor for name, tensor in state_dict.items() if name != "head.weight" or not config.tie_embeddings}
+
+
+def pack(state_dict: Mapping[str, Tensor], storage: Storage) -> dict[str, Tensor]:
+    """Weights in a storage type: int8 takes matrices with a scale an output channel, and leaves vectors in float32."""
+    packed: dict[str, Tensor] = {}
+    for name, tensor in state_dict.items():
+        if storage != "int8":
+            packed[name] = tensor.to(getattr(torch, storage))
+        elif tensor.dim() == 2:
+            packed[name], packed[name + SCALE] = quantize_int8(tensor.float())
+        else:
+            packed[name] = tensor.float()
+    return packed
+
+
+def unpack(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The inverse of `pack`, to float32."""
+    state_dict: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.endswith(SCALE):
+            if name.removesuffix(SCALE) not in tensors:
+                raise CheckpointError(f"{path}: tensor {name!r} scales a tensor that is missing")
+        elif tensor.dtype == torch.int8:
+            if name + SCALE not in tensors:
+                raise CheckpointError(f"{path}: tensor {name + SCALE!r} is missing")
+            scale = tensors[name + SCALE]
+            if scale.shape != tensor.shape[:1]:
+                raise CheckpointError(
+                    f"{path}: tensor {name + SCALE!r} has shape {tuple(scale.shape)}, not {tuple(tensor.shape[:1])}"
+                )
+            state_dict[name] = dequantize_int8(tensor, scale)
+        else:
+            state_dict[name] = tensor.float()
+    return state_dict
+
+
+def save_checkpoint(
+    directory: Path | str,
+    config: ModelConfig,
+    state_dict: Mapping[str, Tensor],
+    tokenizer: Tokenizer | None,
+    *,
+    task: str = "lm",
+    storage: Storage = "float32",
+    extra: Mapping[str, Any] | None = None,
+    card: str | None = None,
+) -> None:
+    """Write a checkpoint directory.
+
+    Args:
+        directory: made if need be; files of the same names are replaced.
+        config: the model's shape.
+        state_dict: its weights.
+        tokenizer: None where tokens are not text.
+        task: name of the task.
+        storage: type of the weights on disk. int8 keeps a float32 scale for each output channel of each matrix.
+        extra: the task's own settings, plain JSON.
+        card: text of README.md (None: left as it is).
+
+    Raises:
+        CheckpointError: a tensor does not fit the configuration, or the disk is full.
+    """
+    directory = Path(directory)
+    weights = untied(config, state_dict)
+    check_shapes(weights, expected_tensors(config), directory)
+    settings = {
+        "format": "suite",
+        "version": FORMAT_VERSION,
+        "task": task,
+        "storage": storage,
+        "model": config.to_dict(),
+        "extra": dict(extra or {}),
+    }
+    write_tensors(directory / "model.safetensors", pack(weights, storage))
+    if tokenizer is not None:
+        tokenizer.save(directory)
+    if card is not None:
+        write_atomic(directory / "README.md", card.encode())
+    write_atomic(directory / "config.json", (json.dumps(settings, indent=2) + "\n").encode())
+
+
+def read_config(directory: Path) -> dict[str, Any]:
+    """The content of a directory's config.json.
+
+    Raises:
+        CheckpointError: it is missing or is not a JSON object.
+    """
+    path = directory / "config.json"
+    try:
+        settings = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{directory} is not a checkpoint: it has no config.json") from error
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
+    if not isinstance(settings, dict):
+        raise CheckpointError(f"{path} holds no JSON object")
+    return settings
+
+
+def load_checkpoint(directory: Path | str) -> Checkpoint:
+    """Read a checkpoint directory.
+
+    Raises:
+        CheckpointError: a file is missing or damaged, the format is from a later version of suite, or a tensor is
+            missing, extra or misshapen (it is named).
+    """
+    from suite.data.tokenizer import Tokenizer
+
+    directory = Path(directory)
+    settings = read_config(directory)
+    path = directory / "config.json"
+    if settings.get("format") != "suite":
+        raise CheckpointError(f'{path} does not say "format": "suite"; suite.load also reads GPT-2 directories')
+    version = settings.get("version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} is of format version {version}, and this suite reads up to {FORMAT_VERSION}; update suite"
+        )
+    try:
+        config = ModelConfig.from_dict(settings["model"])
+        task = str(settings["task"])
+    except KeyError as error:
+        raise CheckpointError(f"{path}: {error} is missing") from error
+    except (ConfigError, TypeError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+    weights = directory / "model.safetensors"
+    state_dict = unpack(read_tensors(weights), weights)
+    check_shapes(state_dict, expected_tensors(config), weights)
+    tokenizer = Tokenizer.load(directory) if (directory / "tokenizer.json").exists() else None
+    return Checkpoint(
+        config=config,
+        state_dict=state_dict,
+        tokenizer=tokenizer,
+        task=task,
+        extra=dict(settings.get("extra") or {}),
+        directory=directory,
+    )
