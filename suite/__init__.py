@@ -1,1 +1,51 @@
-"""One decoder-only transformer that does real jobs."""
+"""One decoder-only transformer that does real jobs.
+
+    >>> from suite import pipeline
+    >>> pipeline("lm")("The planet earth", max_new_tokens=20)[0].text  # doctest: +SKIP
+
+Names are imported when they are first used, so that `import suite` costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from suite.errors import SuiteError
+    from suite.hub import Model, load
+    from suite.model import ModelConfig, Transformer
+    from suite.pipeline import pipeline
+    from suite.sampling import Sampling, generate, stream
+
+_HOMES = {
+    "Model": "suite.hub",
+    "ModelConfig": "suite.model",
+    "Sampling": "suite.sampling",
+    "SuiteError": "suite.errors",
+    "Transformer": "suite.model",
+    "generate": "suite.sampling",
+    "load": "suite.hub",
+    "pipeline": "suite.pipeline",
+    "stream": "suite.sampling",
+}
+
+__all__ = [
+    "Model",
+    "ModelConfig",
+    "Sampling",
+    "SuiteError",
+    "Transformer",
+    "generate",
+    "load",
+    "pipeline",
+    "stream",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'suite' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

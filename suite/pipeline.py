@@ -1,0 +1,45 @@
+"""A task and a model, put together for use from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from suite.hub import Model, load
+from suite.task import find_task
+
+
+def pipeline(
+    task: str,
+    model: str | Model | None = None,
+    *,
+    device: str = "cpu",
+    quantize: str | None = None,
+    **options: Any,
+) -> Callable[..., Any]:
+    """A callable that does a task.
+
+    Args:
+        task: "lm", or another installed task.
+        model: a loaded model, or the name of one: an embedded checkpoint, a directory, or a Hugging Face id
+            (None: the checkpoint embedded for the task).
+        device: where to load it.
+        quantize: type of the weights while decoding on a CPU: "float16" or "int8" (None: float32).
+        options: the task's own; see the task.
+
+    Returns:
+        a callable; for "lm", from prompts to objects with `.text`, `.tokens` and `.logprobs`.
+
+    Raises:
+        SuiteError: there is no such task or model, or it cannot be read.
+
+    Example:
+        >>> from suite import pipeline
+        >>> write = pipeline("lm")
+        >>> [result] = write(["The planet earth"], max_new_tokens=8, seed=1)
+        >>> len(result.tokens)
+        8
+    """
+    chosen = find_task(task)
+    loaded = model if isinstance(model, Model) else load(model or task, device=device, quantize=quantize)
+    return chosen.pipeline(loaded, **options)

@@ -1,0 +1,127 @@
+"""What a task is to the core, and how the core finds tasks without importing one.
+
+A task says how its records are written as token sequences and how a result is read back from one. Everything between,
+the transformer, the training loop and the sampler, knows no task. Tasks register under the entry-point group
+`suite.tasks`; a package of somebody else adds one the same way as ours do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from suite.errors import ConfigError
+
+if TYPE_CHECKING:  # `suite --help` finds tasks without paying for torch
+    import click
+
+    from suite.data.tokenizer import Tokenizer
+    from suite.hub import Model
+    from suite.training.batches import Example, ExampleSource
+    from suite.training.recipe import Recipe
+
+GROUP = "suite.tasks"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """The start of a sequence that a model continues.
+
+    Attributes:
+        tokens: ids, at least one.
+        prefix: how many of them, from the start, see each other both ways.
+    """
+
+    tokens: Sequence[int]
+    prefix: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingData:
+    """What a task hands to the training loop.
+
+    Attributes:
+        train: endless examples, each a pure function of its index.
+        valid: the examples on which validation loss is taken, in order.
+        tokenizer: saved with the checkpoint; None where tokens are not text.
+        vocab_size: token ids the model needs.
+        extra: settings the task wants to find again in the checkpoint, plain JSON.
+        notes: one line each of what the data is and what was left out, for the person at the terminal.
+    """
+
+    train: ExampleSource
+    valid: Sequence[Example]
+    tokenizer: Tokenizer | None
+    vocab_size: int
+    extra: Mapping[str, Any]
+    notes: Sequence[str] = ()
+
+
+class Task(Protocol):
+    """The contract. A task's module imports torch only inside functions, so that `suite --help` stays quick.
+
+    Attributes:
+        name: as on the command line.
+        summary: one line for `suite --help`.
+    """
+
+    name: str
+    summary: str
+
+    def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
+        """Read a recipe's data (the table `data`, and the task's own), trained tokenizer included.
+
+        Args:
+            recipe: of the run.
+            cache: a directory for what need not be worked out twice.
+        """
+        ...
+
+    def pipeline(self, model: Model, **options: Any) -> Callable[..., Any]:
+        """What `suite.pipeline` returns: a callable from inputs to results."""
+        ...
+
+    def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
+        """The task's metrics on data, beside their baselines; plain JSON values."""
+        ...
+
+    def run_command(self) -> click.Command:
+        """`suite run NAME`."""
+        ...
+
+    def eval_command(self) -> click.Command:
+        """`suite eval NAME`."""
+        ...
+
+    def default_recipe(self) -> Path:
+        """The TOML file that `suite train NAME --data ...` starts from."""
+        ...
+
+
+def registered() -> dict[str, EntryPoint]:
+    """Names of the installed tasks, and where each is; nothing is imported."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def find_task(name: str) -> Task:
+    """The task of that name.
+
+    Raises:
+        ConfigError: there is none; the message lists those there are and the nearest.
+    """
+    points = registered()
+    if name not in points:
+        raise ConfigError(f"no task {name!r}; {suggest(name, points)}")
+    task: Task = points[name].load()()
+    return task
+
+
+def suggest(name: str, choices: Iterable[str]) -> str:
+    """The end of an error message: "did you mean 'x'?" where one is near, or all choices."""
+    choices = sorted(choices)
+    near = difflib.get_close_matches(name, choices, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(choices) or 'none'}"
