@@ -1,0 +1,421 @@
+"""Text to token ids and back: byte-level BPE, characters, or bytes, all kept in one `tokenizer.json`.
+
+The file is the one Hugging Face's `tokenizers` and `transformers` read; encoding goes through tiktoken, which is much
+faster and needs only the merges in their order.
+"""
+
+import builtins
+import codecs
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tiktoken
+
+from suite.data.files import write_atomic
+from suite.errors import CheckpointError, DataError
+
+Merges = Sequence[tuple[bytes, bytes]]
+
+# GPT-2's way to cut text into words, in tiktoken's form (possessive, so that long words need no backtracking).
+# Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; openai/gpt-2, encoder.py.
+_WORDS = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+# `\s+(?!\S)` alone backtracks: white space of some 10^6 characters overflows the stack of the regular expression.
+_LONG_SPACE = 100_000
+_SPACES = re.compile(r"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]{%d,}" % _LONG_SPACE)
+# Other names of `<eos>`, so that every tokenizer has `specials["<eos>"]`.
+_END_NAMES = ("<|endoftext|>", "</s>")
+
+
+def _printable_bytes() -> dict[int, str]:
+    """Return GPT-2's printable character for each byte, in which its vocabulary is written."""
+    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {byte: chr(byte) for byte in plain} | {byte: chr(256 + n) for n, byte in enumerate(others)}
+
+
+_CHARACTER_OF = _printable_bytes()
+_BYTE_OF = {character: byte for byte, character in _CHARACTER_OF.items()}
+
+
+def _written(token: bytes) -> str:
+    return "".join(_CHARACTER_OF[byte] for byte in token)
+
+
+def _read(written: str) -> bytes:
+    return bytes(_BYTE_OF[character] for character in written)
+
+
+class Tokenizer:
+    """A vocabulary, and the way text is written in it.
+
+    Args:
+        vocabulary: bytes of each token -> id.
+        merges: pairs of tokens in the order they are merged (byte-level BPE; () for plain bytes), or None where every
+            token is one character.
+        specials: name -> id of the tokens that no text encodes to.
+
+    Raises:
+        CheckpointError: two tokens share an id, or a byte-level vocabulary lacks a byte.
+
+    Example:
+        >>> tokenizer = Tokenizer.bytes()
+        >>> tokenizer.encode("hé"), tokenizer.decode([104, 195, 169])
+        ([104, 195, 169], 'hé')
+    """
+
+    def __init__(self, vocabulary: Mapping[bytes, int], merges: Merges | None, specials: Mapping[str, int]) -> None:
+        names = dict(specials)
+        end = next((names[name] for name in _END_NAMES if name in names), None)
+        if end is not None:
+            names.setdefault("<eos>", end)
+        self.specials: dict[str, int] = names
+        self.merges = merges
+        self.vocabulary = dict(vocabulary)
+        self.vocab_size: int = 1 + max([*self.vocabulary.values(), *names.values()])
+        self._bytes: list[bytes] = [b""] * self.vocab_size
+        self._names: dict[int, str] = {id: name for name, id in reversed(names.items())}
+        for token, id in self.vocabulary.items():
+            if self._bytes[id] or id in self._names:
+                raise CheckpointError(f"tokenizer: token {token!r} shares the id {id} with another token")
+            self._bytes[id] = token
+        if merges is not None and (missing := [byte for byte in range(256) if bytes([byte]) not in self.vocabulary]):
+            raise CheckpointError(f"tokenizer: not a byte-level vocabulary, byte {missing[0]:#04x} has no token")
+
+    # ---- making one
+
+    @classmethod
+    def train(cls, texts: Iterable[str], vocab_size: int, specials: Sequence[str] = ("<eos>",)) -> "Tokenizer":
+        """Learn byte-level BPE from texts.
+
+        Args:
+            texts: the training texts, read once.
+            vocab_size: tokens in all, with the 256 bytes and the specials. Little text may give fewer.
+            specials: names of tokens that no text encodes to; they take the first ids.
+
+        Raises:
+            DataError: `vocab_size` has no room for the bytes and the specials, or a special is named twice.
+        """
+        import tokenizers
+        from tokenizers import decoders, models, pre_tokenizers, trainers
+
+        if len(set(specials)) != len(specials):
+            raise DataError(f"a special token is named twice in {', '.join(specials)}")
+        if vocab_size < 256 + len(specials):
+            raise DataError(
+                f"a vocabulary of {vocab_size} has no room for 256 bytes and {len(specials)} special tokens"
+            )
+        model = tokenizers.Tokenizer(models.BPE())
+        model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        model.decoder = decoders.ByteLevel()
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            min_frequency=2,
+            special_tokens=list(specials),
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        )
+        model.train_from_iterator(texts, trainer)
+        return cls._from_json(json.loads(model.to_str()), "the trained tokenizer")
+
+    @classmethod
+    def gpt2(cls, directory: str | Path) -> "Tokenizer":
+        """Read GPT-2's vocabulary from a directory with OpenAI's `encoder.json` and `vocab.bpe`."""
+        return cls._from_vocabulary_and_merges(Path(directory) / "encoder.json", Path(directory) / "vocab.bpe")
+
+    @classmethod
+    def characters(cls, text: str, specials: Sequence[str] = ("<eos>",)) -> "Tokenizer":
+        """Make a token of each different character of a text, in code point order, then the specials."""
+        _check_encodable(text)
+        alphabet = sorted(set(text))
+        vocabulary = {character.encode(): id for id, character in enumerate(alphabet)}
+        return cls(vocabulary, None, {name: len(alphabet) + n for n, name in enumerate(specials)})
+
+    @classmethod
+    def bytes(cls, specials: Sequence[str] = ("<eos>",)) -> "Tokenizer":
+        """Make a token of each byte, with the byte as its id, then the specials."""
+        vocabulary = {bytes([byte]): byte for byte in range(256)}
+        return cls(vocabulary, (), {name: 256 + n for n, name in enumerate(specials)})
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Tokenizer":
+        """Read a `tokenizer.json`, or a directory with one or with `vocab.json` and `merges.txt`.
+
+        Raises:
+            CheckpointError: there is none, it is damaged, or it is not a tokenizer of this kind.
+        """
+        path = Path(path)
+        file = path / "tokenizer.json" if path.is_dir() else path
+        if file.is_file():
+            return cls._from_json(_load_json(file), str(file))
+        if (path / "vocab.json").is_file():
+            return cls._from_vocabulary_and_merges(path / "vocab.json", path / "merges.txt")
+        raise CheckpointError(f"{path}: no tokenizer here (tokenizer.json, or vocab.json and merges.txt)")
+
+    def save(self, directory: str | Path) -> None:
+        """Write `tokenizer.json` (and `tokenizer_config.json`, for `transformers`) into a directory."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
+        for role in ("bos", "eos", "sep", "pad", "cls"):
+            if (id := self.specials.get(f"<{role}>")) is not None:
+                config[f"{role}_token"] = self._names[id]
+        write_atomic(directory / "tokenizer.json", json.dumps(self._to_json(), ensure_ascii=False).encode())
+        write_atomic(directory / "tokenizer_config.json", json.dumps(config, indent=2).encode())
+
+    # ---- text to ids
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text. A special token's name in it is plain text.
+
+        Raises:
+            DataError: the text has a lone surrogate, or a character that a character vocabulary lacks.
+        """
+        _check_encodable(text)
+        if self.merges is None:
+            return self._encode_characters(text)
+        ids = [id for part in _split_at_long_space(text) for id in self._encoding.encode_ordinary(part)]
+        return ids if self._id_of_rank is None else [self._id_of_rank[rank] for rank in ids]
+
+    def encode_batch(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """Return the ids of each text; tiktoken lets threads run side by side."""
+        if threads == 1:
+            return [self.encode(text) for text in texts]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(self.encode, texts))
+
+    def _encode_characters(self, text: str) -> list[int]:
+        try:
+            return [self._id_of_character[character] for character in text]
+        except KeyError as missing:
+            character = missing.args[0]
+            raise DataError(
+                f"character {character!r} (U+{ord(character):04X}) at offset {text.index(character)} "
+                f"is not among the {len(self.vocabulary)} of this vocabulary"
+            ) from None
+
+    # ---- ids to text
+
+    def decode(self, ids: Iterable[int], *, skip_specials: bool = True) -> str:
+        """Return the text of ids, special tokens left out or shown by name; bytes that are not UTF-8 become U+FFFD."""
+        return self.decode_bytes(ids, skip_specials=skip_specials).decode(errors="replace")
+
+    def decode_bytes(self, ids: Iterable[int], *, skip_specials: bool = True) -> builtins.bytes:
+        """Return the bytes of ids, special tokens left out or shown by name."""
+        if skip_specials:
+            return b"".join([self.token_bytes(id) for id in ids])
+        return b"".join([self._names[id].encode() if id in self._names else self.token_bytes(id) for id in ids])
+
+    def stream(self, *, skip_specials: bool = True) -> "StreamDecoder":
+        """Return a decoder that takes one id at a time."""
+        return StreamDecoder(self, skip_specials)
+
+    def token_bytes(self, id: int) -> builtins.bytes:
+        """Return the bytes of one token; none for a special one."""
+        if not 0 <= id < self.vocab_size:
+            raise DataError(f"token id {id} is not in the vocabulary of {self.vocab_size}")
+        return self._bytes[id]
+
+    def token_text(self, id: int) -> str:
+        """Return one token for showing: a special's name, its text, or `\\xNN` for bytes that are no text alone."""
+        token = self.token_bytes(id)
+        return self._names[id] if id in self._names else token.decode(errors="backslashreplace")
+
+    @property
+    def eos(self) -> int | None:
+        """The id that ends a document."""
+        return self.specials.get("<eos>")
+
+    @cached_property
+    def token_widths(self) -> "np.ndarray[tuple[int], np.dtype[np.uint16]]":
+        """UTF-8 bytes of each token, (V,); 0 for specials. Their sum over a text's ids is its size in bytes."""
+        return np.array([len(token) for token in self._bytes], dtype=np.uint16)
+
+    # ---- the encoder
+
+    @cached_property
+    def _id_of_character(self) -> dict[str, int]:
+        return {token.decode(): id for token, id in self.vocabulary.items()}
+
+    @cached_property
+    def _ranks(self) -> dict[builtins.bytes, int]:
+        """Rank of each token that BPE can reach: its merge's place in the order, after the bytes.
+
+        tiktoken joins any two neighbours that make a token, BPE only the pairs that it learned. The two agree when every
+        token counted is one that BPE builds from its own bytes, for then it builds it from just one pair.
+        """
+        assert self.merges is not None
+        ranks = {bytes([byte]): byte for byte in range(256)}
+        order = {pair: 256 + n for n, pair in enumerate(self.merges)}
+        halves: dict[bytes, tuple[bytes, bytes]] = {}
+        for pair, rank in order.items():
+            token = pair[0] + pair[1]
+            if token not in ranks and all(half in ranks for half in pair) and _reachable(pair, rank, order, halves):
+                ranks[token], halves[token] = rank, pair
+        return ranks
+
+    @cached_property
+    def _id_of_rank(self) -> list[int] | None:
+        """Ids by rank, where ids do not follow the order of merges; None where ids can serve as ranks."""
+        ids = [self.vocabulary[token] for token in self._ranks if len(token) > 1]
+        if all(earlier < later for earlier, later in pairwise(ids)):
+            return None
+        table = [0] * (1 + max(self._ranks.values()))
+        for token, rank in self._ranks.items():
+            table[rank] = self.vocabulary[token]
+        return table
+
+    @cached_property
+    def _encoding(self) -> tiktoken.Encoding:
+        ranks = self._ranks
+        if self._id_of_rank is None:
+            ranks = {token: self.vocabulary[token] for token in ranks}
+        return tiktoken.Encoding("suite", pat_str=_WORDS, mergeable_ranks=ranks, special_tokens={})
+
+    # ---- files
+
+    def _to_json(self) -> dict[str, Any]:
+        added = [
+            {"id": id, "content": name, "single_word": False, "lstrip": False, "rstrip": False}
+            | {"normalized": False, "special": True}
+            for id, name in sorted(self._names.items())
+        ]
+        document: dict[str, Any] = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added}
+        document |= {"normalizer": None, "post_processor": None}
+        names = {name: id for id, name in self._names.items()}
+        if self.merges is None:
+            split = {"type": "Split", "pattern": {"Regex": r"[\s\S]"}, "behavior": "Isolated", "invert": False}
+            vocabulary = {token.decode(): id for token, id in self.vocabulary.items()}
+            model: dict[str, Any] = {"type": "WordLevel", "unk_token": "<unk>"}
+            document |= {"pre_tokenizer": split, "decoder": {"type": "Fuse"}}
+        else:
+            level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+            vocabulary = {_written(token): id for token, id in self.vocabulary.items()}
+            model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
+            model |= {"end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
+            model["merges"] = [[_written(left), _written(right)] for left, right in self.merges]
+            document |= {"pre_tokenizer": level, "decoder": level}
+        model["vocab"] = dict(sorted((vocabulary | names).items(), key=lambda item: item[1]))
+        return document | {"model": model}
+
+    @classmethod
+    def _from_json(cls, document: dict[str, Any], source: str) -> "Tokenizer":
+        try:
+            model, added = document["model"], document["added_tokens"]
+            specials = {token["content"]: token["id"] for token in added}
+            words = {token: id for token, id in model["vocab"].items() if token not in specials}
+            if model["type"] == "WordLevel":
+                return cls({word.encode(): id for word, id in words.items()}, None, specials)
+            level = document["pre_tokenizer"]
+            known = model["type"] == "BPE" and level["type"] == "ByteLevel" and level.get("use_regex", True)
+            if not known or document["normalizer"] or level["add_prefix_space"] or model.get("ignore_merges"):
+                raise CheckpointError(f"{source}: only byte-level BPE with GPT-2's word pattern is read here")
+            if plain := [token["content"] for token in added if not token["special"]]:
+                raise CheckpointError(f"{source}: added token {plain[0]!r} is not special, which is not read here")
+            pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
+            return cls._from_written(words, pairs, specials)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{source}: not a tokenizer file ({type(error).__name__}: {error})") from None
+
+    @classmethod
+    def _from_vocabulary_and_merges(cls, vocabulary: Path, merges: Path) -> "Tokenizer":
+        words: dict[str, int] = _load_json(vocabulary)
+        specials = {name: words.pop(name) for name in _END_NAMES if name in words}
+        lines = _read_text(merges).splitlines()
+        pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+        try:
+            return cls._from_written(words, pairs, specials)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{merges}: does not belong to {vocabulary.name} ({error})") from None
+
+    @classmethod
+    def _from_written(
+        cls, words: Mapping[str, int], pairs: Iterable[Sequence[str]], specials: Mapping[str, int]
+    ) -> "Tokenizer":
+        vocabulary = {_read(word): id for word, id in words.items()}
+        merges = [(_read(left), _read(right)) for left, right in pairs]
+        if unknown := [left + right for left, right in merges if left + right not in vocabulary]:
+            raise ValueError(f"merged token {unknown[0]!r} is not in the vocabulary")
+        return cls(vocabulary, merges, specials)
+
+
+class StreamDecoder:
+    """Text from ids one at a time: bytes of a character that is not whole yet are held back."""
+
+    def __init__(self, tokenizer: Tokenizer, skip_specials: bool) -> None:
+        self._tokenizer = tokenizer
+        self._skip_specials = skip_specials
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, id: int) -> str:
+        """Return the text that is certain after one more id; may be empty."""
+        return self._decoder.decode(self._tokenizer.decode_bytes([id], skip_specials=self._skip_specials))
+
+    def flush(self) -> str:
+        """Return what was held back: U+FFFD for a character that never became whole."""
+        return self._decoder.decode(b"", final=True)
+
+
+def _reachable(
+    pair: tuple[bytes, bytes],
+    rank: int,
+    order: Mapping[tuple[bytes, bytes], int],
+    halves: Mapping[bytes, tuple[bytes, bytes]],
+) -> bool:
+    """Tell whether BPE on the bytes of a pair arrives at that pair: no merge across the border comes earlier.
+
+    Walks back through the merges that made the two halves, from the last: at each moment the tokens at the border were
+    the ends of the two halves so far, and a merge of them that comes before the next one within would have won.
+    """
+    left, right = pair
+    while True:
+        left_rank = order[halves[left]] if left in halves else -1
+        right_rank = order[halves[right]] if right in halves else -1
+        if left_rank == right_rank == -1:
+            return True
+        if left_rank > right_rank:
+            left = halves[left][1]
+            across_wins = order.get((left, right), rank) < left_rank
+        else:  # of equal merges the one further left comes first, so the one across does
+            right = halves[right][0]
+            across_wins = order.get((left, right), rank) <= right_rank
+        if across_wins:
+            return False
+
+
+def _split_at_long_space(text: str) -> Iterable[str]:
+    """Cut a text around overlong white space, where GPT-2's pattern cuts too: before its last character."""
+    if len(text) < _LONG_SPACE:
+        return [text]
+    cuts = [cut for run in _SPACES.finditer(text) if run.end() < len(text) for cut in (run.start(), run.end() - 1)]
+    return [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
+
+
+def _check_encodable(text: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        offset = error.start
+        raise DataError(
+            f"the text has a lone surrogate (U+{ord(text[offset]):04X}) at character {offset}, which no UTF-8 can hold"
+        ) from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{path}: cannot be read ({error})") from None
+
+
+def _load_json(path: Path) -> Any:
+    try:
+        return json.loads(_read_text(path))
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged, not JSON ({error})") from None
