@@ -6,6 +6,7 @@ faster and needs only the merges in their order.
 
 import builtins
 import codecs
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +29,7 @@ Merges = Sequence[tuple[bytes, bytes]]
 _WORDS = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
 # `\s+(?!\S)` alone backtracks: white space of some 10^6 characters overflows the stack of the regular expression.
 _LONG_SPACE = 100_000
-_SPACES = re.compile(r"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]{%d,}" % _LONG_SPACE)
+_SPACES = re.compile(rf"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]{{{_LONG_SPACE},}}")
 # Other names of `<eos>`, so that every tokenizer has `specials["<eos>"]`.
 _END_NAMES = ("<|endoftext|>", "</s>")
 
@@ -237,6 +238,11 @@ class Tokenizer:
         """UTF-8 bytes of each token, (V,); 0 for specials. Their sum over a text's ids is its size in bytes."""
         return np.array([len(token) for token in self._bytes], dtype=np.uint16)
 
+    @cached_property
+    def digest(self) -> str:
+        """A hash of all that decides ids."""
+        return hashlib.sha256(json.dumps(self._to_json()).encode()).hexdigest()
+
     # ---- the encoder
 
     @cached_property
@@ -247,8 +253,8 @@ class Tokenizer:
     def _ranks(self) -> dict[builtins.bytes, int]:
         """Rank of each token that BPE can reach: its merge's place in the order, after the bytes.
 
-        tiktoken joins any two neighbours that make a token, BPE only the pairs that it learned. The two agree when every
-        token counted is one that BPE builds from its own bytes, for then it builds it from just one pair.
+        tiktoken joins any two neighbours that make a token, BPE only the pairs that it learned. The two agree when
+        every token counted is one that BPE builds from its own bytes, for then it builds it from just one pair.
         """
         assert self.merges is not None
         ranks = {bytes([byte]): byte for byte in range(256)}

@@ -1,0 +1,217 @@
+"""A tokenised corpus on disk, its held-out part, and its training windows."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from suite.data.files import new_folder
+from suite.data.text import Source, read_documents, source_digest
+from suite.data.tokenizer import Tokenizer
+from suite.errors import DataError
+
+Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+
+_FORMAT = 1  # counted up when the same text would be written differently
+_BATCH_CHARACTERS = 4_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenDocuments:
+    """Documents as token ids, each ending with `<eos>`.
+
+    Args:
+        tokens: all ids in a row, (N,), usually a memory map.
+        offsets: where each document starts and stops in `tokens`, (documents, 2).
+        widths: UTF-8 bytes of each token of the vocabulary, (V,).
+    """
+
+    tokens: Tokens
+    offsets: npt.NDArray[np.int64]
+    widths: npt.NDArray[np.uint16]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __getitem__(self, index: int) -> Tokens:
+        start, stop = self.offsets[index]
+        return self.tokens[start:stop]
+
+    @property
+    def total(self) -> int:
+        """Tokens in all documents."""
+        return int((self.offsets[:, 1] - self.offsets[:, 0]).sum())
+
+    @property
+    def bytes(self) -> int:
+        """UTF-8 bytes of the text of all documents."""
+        return sum(int(self.widths[self[index]].sum(dtype=np.int64)) for index in range(len(self)))
+
+
+def tokenize_corpus(
+    source: Source,
+    tokenizer: Tokenizer,
+    cache: str | Path,
+    *,
+    column: str = "text",
+    split: str | None = None,
+    threads: int | None = None,
+) -> TokenDocuments:
+    """Tokenise the documents of a corpus, or find them in the cache where the same was done before.
+
+    Args:
+        source, column, split: as for `read_documents`.
+        tokenizer: needs an `<eos>`, which ends each document.
+        cache: folder for the result; files with the same contents and the same tokenizer share one entry.
+        threads: at work at once; by default as many as there are cores to use.
+
+    Raises:
+        DataError: the source cannot be read or has no text, or the tokenizer has no `<eos>`.
+    """
+    if tokenizer.eos is None:
+        raise DataError("the tokenizer has no <eos> to end a document with")
+    identity = json.dumps([_FORMAT, source_digest(source, column=column, split=split), tokenizer.digest])
+    folder = Path(cache) / hashlib.sha256(identity.encode()).hexdigest()[:24]
+    if not folder.is_dir():
+        texts = read_documents(source, column=column, split=split)
+        with new_folder(folder) as temporary:
+            _write(temporary, texts, tokenizer, threads or len(os.sched_getaffinity(0)))
+    return _open(folder)
+
+
+def _write(folder: Path, texts: Iterable[str], tokenizer: Tokenizer, threads: int) -> None:
+    from tqdm import tqdm
+
+    dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
+    stops = [0]
+    with (
+        (folder / "tokens.bin").open("wb") as file,
+        tqdm(desc="tokenising", unit="B", unit_scale=True, disable=None) as progress,
+    ):
+        for batch in _batches(texts):
+            for ids in tokenizer.encode_batch(batch, threads):
+                np.array([*ids, tokenizer.eos], dtype=dtype).tofile(file)
+                stops.append(stops[-1] + len(ids) + 1)
+            progress.update(sum(map(len, batch)))
+    if len(stops) == 1:
+        raise DataError("the corpus has no text in it")
+    np.save(folder / "offsets.npy", np.stack([stops[:-1], stops[1:]], axis=1).astype(np.int64))
+    np.save(folder / "widths.npy", tokenizer.token_widths)
+    meta = {"dtype": np.dtype(dtype).name, "tokens": stops[-1]}
+    (folder / "meta.json").write_text(json.dumps(meta))
+
+
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size > _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _open(folder: Path) -> TokenDocuments:
+    try:
+        meta: dict[str, Any] = json.loads((folder / "meta.json").read_text())
+        tokens = np.memmap(folder / "tokens.bin", dtype=meta["dtype"], mode="r", shape=(meta["tokens"],))
+        offsets, widths = (np.load(folder / name, allow_pickle=False) for name in ("offsets.npy", "widths.npy"))
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{folder}: a damaged cache entry ({error}); remove it, it will be made again") from None
+    return TokenDocuments(tokens=tokens, offsets=offsets, widths=widths)
+
+
+def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -> tuple[TokenDocuments, TokenDocuments]:
+    """Hold out a share of the documents, drawn by seed; where there are too few for it, the tail of each.
+
+    Args:
+        fraction: share to hold out, 0 to 1.
+
+    Returns:
+        The documents to train on, and the held-out ones.
+    """
+    if not 0 < fraction < 1:
+        raise DataError(f"a held-out share of {fraction} is not between 0 and 1")
+    offsets = documents.offsets
+    count = int(len(documents) * fraction)
+    if count:
+        held = np.zeros(len(documents), dtype=bool)
+        held[np.random.default_rng(seed).permutation(len(documents))[:count]] = True
+        parts = offsets[~held], offsets[held]
+    else:
+        starts, stops = offsets.T
+        cuts = stops - np.ceil((stops - starts) * fraction).astype(np.int64)
+        parts = np.stack([starts, cuts], axis=1), np.stack([cuts, stops], axis=1)
+    train, held_out = (TokenDocuments(tokens=documents.tokens, offsets=part, widths=documents.widths) for part in parts)
+    return train, held_out
+
+
+class _Epoch(NamedTuple):
+    """One pass: documents in their order, where each ends in the row they make, and the windows' starts in that row."""
+
+    documents: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+
+
+class PackedDocuments:
+    """Training windows without end: documents shuffled, set in a row, cut, and the cuts shuffled, anew each epoch.
+
+    Window `index` is a function of (seed, index) alone. The row is a ring, cut from a random place; windows overlap by
+    one token, so that each token is predicted once an epoch (but for fewer than `length` left over).
+
+    Args:
+        documents: what to pack.
+        length: tokens to predict in a window; a window has one more.
+        seed: of the shuffling.
+
+    Raises:
+        DataError: the documents together are shorter than one window.
+    """
+
+    def __init__(self, documents: TokenDocuments, length: int, seed: int) -> None:
+        if documents.total <= length:
+            raise DataError(f"the corpus has {documents.total} tokens, too few for a window of {length + 1}")
+        self.documents = documents
+        self.length = length
+        self.seed = seed
+        self.windows_per_epoch = documents.total // length
+        self._epochs: dict[int, _Epoch] = {}
+
+    def __getitem__(self, index: int) -> npt.NDArray[np.int64]:
+        """Return window `index`, (length + 1,)."""
+        number, place = divmod(index, self.windows_per_epoch)
+        epoch = self._epoch(number)
+        total = int(epoch.stops[-1])
+        at = int(epoch.starts[place])
+        window = np.empty(self.length + 1, dtype=np.int64)
+        filled = 0
+        while filled < len(window):
+            turn = int(np.searchsorted(epoch.stops, at, side="right"))
+            document = self.documents[int(epoch.documents[turn])]
+            within = at - int(epoch.stops[turn]) + len(document)
+            piece = document[within : within + len(window) - filled]
+            window[filled : filled + len(piece)] = piece
+            filled += len(piece)
+            at = (at + len(piece)) % total
+        return window
+
+    def _epoch(self, number: int) -> _Epoch:
+        if number not in self._epochs:
+            rng = np.random.default_rng([self.seed, number])
+            lengths = self.documents.offsets[:, 1] - self.documents.offsets[:, 0]
+            order = rng.permutation(len(lengths))
+            stops = np.cumsum(lengths[order])
+            first = rng.integers(stops[-1])
+            starts = (first + self.length * rng.permutation(self.windows_per_epoch)) % stops[-1]
+            # a batch may cross from one epoch into the next: keep the two latest
+            self._epochs = dict(list(self._epochs.items())[-1:]) | {number: _Epoch(order, stops, starts)}
+        return self._epochs[number]
