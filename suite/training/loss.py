@@ -1,0 +1,126 @@
+"""Cross-entropy over the vocabulary, in pieces that stay in cache, and the loss of language modelling.
+
+The logits of a batch can be larger than the whole model. Here they exist for a few hundred positions at a time: each
+piece's gradient is taken while it is there, so that the backward pass has nothing to compute again.
+
+Shapes: `N` positions in the loss, `D` d_model, `V` vocabulary, `B` rows, `T` positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from suite.model import Transformer
+from suite.training.batches import OUTSIDE, Batch
+
+# (model, batch) -> (sum of losses, what to divide its total by, other sums to report)
+LossFunction = Callable[[Any, Batch], tuple[Tensor, float, dict[str, Tensor]]]
+
+PIECE = 1 << 22  # logits that exist at one time
+
+
+class _PiecewiseCrossEntropy(torch.autograd.Function):
+    """Sum of weighted cross-entropies of softmax(hidden @ weight.T)."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor | None, smoothing: float
+    ) -> Tensor:
+        learning = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+        low = hidden.dtype  # products are taken in this type, everything else in float32
+        matrix = head.to(low)  # (V, D)
+        rows = max(1, PIECE // head.shape[0])
+        total = torch.zeros((), dtype=torch.float32, device=hidden.device)
+        hidden_grad = torch.empty_like(hidden) if learning else None
+        head_grad = torch.zeros_like(head) if learning else None
+        for start in range(0, len(hidden), rows):
+            piece = slice(start, start + rows)
+            target = targets[piece, None]  # (n, 1)
+            logits = (hidden[piece] @ matrix.T).float()  # (n, V)
+            top = logits.amax(dim=-1, keepdim=True)
+            correct = logits.gather(1, target) - top  # (n, 1)
+            mean = logits.mean(dim=-1, keepdim=True) - top if smoothing else None
+            exponents = logits.sub_(top).exp_()
+            norm = exponents.sum(dim=-1, keepdim=True)  # (n, 1)
+            loss = norm.log() - correct
+            if mean is not None:
+                loss = loss + smoothing * (correct - mean)
+            weight = None if weights is None else weights[piece, None]
+            total += (loss if weight is None else loss * weight).sum()
+            if hidden_grad is None or head_grad is None:
+                continue
+            scale = norm.reciprocal() if weight is None else weight / norm
+            gradient = exponents.mul_(scale)  # softmax, then minus the target's distribution
+            gradient.scatter_add_(1, target, (torch.ones_like(scale) if weight is None else weight) * (smoothing - 1))
+            if smoothing:
+                gradient.sub_(smoothing / head.shape[0] if weight is None else weight * (smoothing / head.shape[0]))
+            gradient = gradient.to(low)
+            hidden_grad[piece] = gradient @ matrix
+            head_grad += gradient.T @ hidden[piece]
+        if learning:
+            ctx.save_for_backward(hidden_grad, head_grad)
+        return total
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        hidden_grad, head_grad = ctx.saved_tensors
+        (outer,) = gradients
+        return hidden_grad * outer.to(hidden_grad.dtype), head_grad * outer, None, None, None
+
+
+def cross_entropy(
+    hidden: Tensor, head: Tensor, targets: Tensor, *, weights: Tensor | None = None, smoothing: float = 0.0
+) -> Tensor:
+    """Sum of -log p(target) under softmax(hidden @ head.T), without ever holding all logits.
+
+    Args:
+        hidden: (N, D).
+        head: (V, D).
+        targets: (N,) ids.
+        weights: (N,) float32 factors of each position's loss (None: 1).
+        smoothing: share of the target's probability that is spread evenly over the vocabulary.
+            Source: Szegedy et al. 2016, section 7.
+
+    Returns:
+        () float32, in nats. Products are in bfloat16 under autocast.
+    """
+    if torch.is_autocast_enabled(hidden.device.type):
+        hidden = hidden.to(torch.get_autocast_dtype(hidden.device.type))
+    with torch.autocast(hidden.device.type, enabled=False):
+        loss: Tensor = _PiecewiseCrossEntropy.apply(hidden, head, targets, weights, smoothing)  # type: ignore[no-untyped-call]
+    return loss
+
+
+def language_modelling(smoothing: float = 0.0, source_weight: float = 0.0) -> LossFunction:
+    """The loss of next-token prediction on the tokens from each row's `target` on.
+
+    Args:
+        smoothing: label smoothing, in training alone.
+        source_weight: weight of the tokens before `target`, in training alone; they do not count in the divisor.
+
+    Returns:
+        a loss function; its divisor is the number of target tokens.
+    """
+
+    def loss(model: Transformer, batch: Batch) -> tuple[Tensor, float, dict[str, Tensor]]:
+        hidden = model.hidden(batch.inputs, prefix=batch.prefix).flatten(0, 1)  # (B * T, D)
+        targets = batch.targets.flatten()  # (B * T,)
+        weights = None
+        if model.training and source_weight and batch.real > batch.count:
+            index = torch.arange(1, batch.tokens.shape[1], device=targets.device)  # (T,)
+            real = (index < batch.lengths[:, None]).flatten()
+            weights = torch.where(targets == OUTSIDE, source_weight, 1.0)[real]
+            hidden, targets = hidden[real], batch.tokens[:, 1:].flatten()[real]
+        elif batch.count < targets.numel():
+            counted = targets != OUTSIDE
+            hidden, targets = hidden[counted], targets[counted]
+        total = cross_entropy(
+            hidden, model.head.weight, targets, weights=weights, smoothing=smoothing if model.training else 0.0
+        )
+        return total, batch.count, {}
+
+    return loss

@@ -1,0 +1,137 @@
+"""What is on disk while a model learns, such that a run killed at any moment goes on as if it never stopped.
+
+    last/state.safetensors        weights, optimizer state, average, and in its metadata the step and the recipe
+    best/weights.safetensors      the weights with the best validation loss, averaged if the recipe says so
+    snapshots/STEP.safetensors    weights for the mean of the last few
+    metrics.jsonl                 a row a log step and a validation
+
+Random states are not kept: each step seeds its own generators. One file is one rename, so each is whole or old.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from suite.checkpoint import check_shapes, read_tensors, write_atomic, write_tensors
+from suite.errors import CheckpointError
+from suite.training.optimizer import optimizer_tensors, restore_optimizers
+
+FORMAT = 1
+
+
+@dataclasses.dataclass
+class Progress:
+    """The numbers of a run so far.
+
+    Args:
+        step: optimizer steps taken.
+        best_loss, best_step: the best validation so far.
+        worse: validations since.
+        tokens: real tokens read.
+        seconds: spent training, over all sessions.
+    """
+
+    step: int = 0
+    best_loss: float | None = None
+    best_step: int | None = None
+    worse: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+class RunDirectory:
+    """The files of one run.
+
+    Args:
+        path: made when first written to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.state = path / "last" / "state.safetensors"
+        self.best = path / "best" / "weights.safetensors"
+        self.metrics = path / "metrics.jsonl"
+
+    def snapshot(self, step: int) -> Path:
+        """File of the weights at `step`."""
+        return self.path / "snapshots" / f"{step:08d}.safetensors"
+
+    def save(
+        self,
+        model: nn.Module,
+        optimizers: list[Optimizer],
+        average: dict[str, Tensor] | None,
+        progress: Progress,
+        recipe: dict[str, Any],
+    ) -> None:
+        """Write the state; what was there before is whole until the new one is.
+
+        Raises:
+            CheckpointError: it could not be written.
+        """
+        tensors: dict[str, Tensor] = {f"weights/{name}": parameter for name, parameter in model.named_parameters()}
+        tensors |= optimizer_tensors(optimizers, model)
+        tensors |= {f"average/{name}": tensor for name, tensor in (average or {}).items()}
+        header = {"format": FORMAT, "progress": dataclasses.asdict(progress), "recipe": recipe}
+        write_tensors(self.state, tensors, {"suite": json.dumps(header)})
+
+    def header(self) -> dict[str, Any]:
+        """The step and the recipe of the saved state.
+
+        Raises:
+            CheckpointError: the file is damaged, or of a later version.
+        """
+        try:
+            with safe_open(self.state, framework="pt") as file:
+                header: dict[str, Any] = json.loads(file.metadata()["suite"])
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{self.state} is not a training state: {error}; remove it to start over") from error
+        if header["format"] != FORMAT:
+            raise CheckpointError(f"{self.state} is of format {header['format']}; this version reads {FORMAT}")
+        return header
+
+    def load(self, model: nn.Module, optimizers: list[Optimizer], average: dict[str, Tensor] | None) -> Progress:
+        """Read the state into the model, the optimizers and the average.
+
+        Raises:
+            CheckpointError: the file is damaged, or belongs to another model.
+        """
+        header = self.header()
+        tensors = read_tensors(self.state)
+        targets = {f"weights/{name}": parameter.data for name, parameter in model.named_parameters()}
+        targets |= {f"average/{name}": tensor for name, tensor in (average or {}).items()}
+        check_shapes({name: t for name, t in tensors.items() if not name.startswith("optimizer/")}, targets, self.state)
+        for name, target in targets.items():
+            target.copy_(tensors[name])
+        restore_optimizers(optimizers, model, tensors)
+        return Progress(**header["progress"])
+
+    def clean(self, step: int) -> None:
+        """Forget what an interrupted session left behind: temporary files, and metrics after `step`."""
+        for stray in self.path.glob("**/.*.tmp"):
+            stray.unlink()
+        if not self.metrics.exists():
+            return
+        kept = []
+        for line in self.metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:  # the last line, cut off
+                break
+            if row["step"] <= step:
+                kept.append(line + "\n")
+        write_atomic(self.metrics, "".join(kept).encode())
+
+    def prune_snapshots(self, keep: list[int]) -> None:
+        """Remove the snapshots of steps not in `keep`."""
+        kept = {self.snapshot(step) for step in keep}
+        for file in self.path.glob("snapshots/*.safetensors"):
+            if file not in kept:
+                file.unlink()
