@@ -1,191 +1,231 @@
-"""Text corpora: documents from files or hub data sets, tokenised once, packed into training windows.
+"""Text corpora as tokens: tokenised once and kept on disk, split, and packed into training windows."""
 
-Text and JSON lines are read here, so that an error can name the byte or the line; parquet and hub data sets are read
-by Hugging Face `datasets`.
-"""
-
-import glob
-import gzip
 import hashlib
 import json
-import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from suite.data.documents import Source, read_documents, source_digest
+from suite.data.files import new_folder
+from suite.data.tokenizer import Tokenizer
 from suite.errors import DataError
 
-Source = str | Path | Sequence[str | Path]
+__all__ = ["PackedDocuments", "Source", "TokenDocuments", "read_documents", "split_documents", "tokenize_corpus"]
 
-_KINDS = {".txt": "text", ".md": "text", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 
-
-class _Origin(NamedTuple):
-    """Where documents come from: files of one kind, or a hub data set."""
-
-    kind: str
-    files: tuple[Path, ...] = ()
-    name: str = ""
+_FORMAT = 1  # counted up when the same text would be written differently
+_BATCH_CHARACTERS = 4_000_000
 
 
-def read_documents(source: Source, *, column: str = "text", split: str | None = None) -> Iterator[str]:
-    """Read the documents of a corpus in order, one text each; empty ones are left out.
+@dataclass(frozen=True, kw_only=True)
+class TokenDocuments:
+    """Documents as token ids, each ending with `<eos>`.
 
     Args:
-        source: a file, a folder, a pattern such as `corpus/*.jsonl.gz`, several of these, or the name of a hub data set
-            (`owner/name` or `owner/name:configuration`). A text file (.txt, .md) is one document; JSON lines (.jsonl,
-            .json) and parquet hold one a record. Each may be gzipped (.gz).
-        column: the record's field with the text. Records with `title`, `lead` and `sections` need none: they are
-            written out as articles.
-        split: which split of a hub data set; its training split by default.
+        memory: ids that the documents are cut from, (N,), usually a memory map of a whole corpus.
+        offsets: where each document starts and stops in `memory`, (documents, 2).
+        widths: UTF-8 bytes of each token of the vocabulary, (V,).
+    """
+
+    memory: Tokens
+    offsets: npt.NDArray[np.int64]
+    widths: npt.NDArray[np.uint16]
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def __iter__(self) -> Iterator[Tokens]:
+        return (self[index] for index in range(len(self)))
+
+    def __getitem__(self, index: int) -> Tokens:
+        start, stop = self.offsets[index]
+        return self.memory[start:stop]
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """The ids of these documents in a row, (total,)."""
+        return self.memory if self.total == len(self.memory) else np.concatenate(list(self))
+
+    @property
+    def total(self) -> int:
+        """Tokens in all documents."""
+        return int((self.offsets[:, 1] - self.offsets[:, 0]).sum())
+
+    @property
+    def bytes(self) -> int:
+        """UTF-8 bytes of the text of all documents."""
+        return sum(int(self.widths[document].sum(dtype=np.int64)) for document in self)
+
+
+def tokenize_corpus(
+    source: Source,
+    tokenizer: Tokenizer,
+    cache: str | Path,
+    *,
+    column: str = "text",
+    split: str | None = None,
+    threads: int | None = None,
+) -> TokenDocuments:
+    """Tokenise the documents of a corpus, or find them in the cache where the same was done before.
+
+    Args:
+        source, column, split: as for `read_documents`.
+        tokenizer: needs an `<eos>`, which ends each document.
+        cache: folder for the result; files with the same contents and the same tokenizer share one entry.
+        threads: at work at once; by default as many as there are cores to use.
 
     Raises:
-        DataError: a source is not there, or a file is not UTF-8, JSON or gzip, or lacks the column.
+        DataError: the source cannot be read or has no text, or the tokenizer has no `<eos>`.
     """
-    origin = _find(source)
-    if origin.kind == "text":
-        texts: Iterable[str] = map(_read_text, origin.files)
-    elif origin.kind == "json":
-        texts = (text for file in origin.files for text in _read_json_lines(file, column))
-    else:
-        texts = _read_records(origin, column, split)
-    return (text for text in texts if text)
-
-
-def article_text(record: Mapping[str, Any]) -> str:
-    """Write an article out: title, lead, and each section's heading over its text, blank lines between."""
-    sections = (f"{section['heading']}\n{section['text']}".rstrip("\n") for section in record["sections"])
-    return "\n\n".join([record["title"], record["lead"], *sections])
-
-
-def source_digest(source: Source, *, column: str = "text", split: str | None = None) -> str:
-    """Return a hash of what `read_documents` reads: the files' contents, or the data set as `datasets` cached it."""
-    origin = _find(source)
-    digest = hashlib.sha256(json.dumps([origin.kind, origin.name, column, split]).encode())
-    for path in origin.files or _cached_files(origin, split):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
-
-
-# ---- finding files
-
-
-def _find(source: Source) -> _Origin:
-    items = [source] if isinstance(source, str | Path) else list(source)
-    found = [_matches(str(item)) for item in items]
-    if len(items) == 1 and not found[0] and _may_be_hub_name(str(items[0])):
-        return _Origin("hub", name=str(items[0]))
-    if missing := [str(item) for item, files in zip(items, found, strict=True) if not files]:
-        raise DataError(
-            f"{missing[0]}: no such file, and no folder or pattern with text in it (.txt .md .jsonl .parquet)"
-        )
-    files = tuple(file for matches in found for file in matches)
-    kinds = {_kind(file) for file in files}
-    if len(kinds) > 1:
-        raise DataError(f"{source}: a mixture of {', '.join(sorted(kinds))} files; name one kind, such as folder/*.txt")
-    return _Origin(kinds.pop(), files)
-
-
-def _matches(name: str) -> list[Path]:
-    path = Path(name)
-    if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.is_file() and _suffix(file) in _KINDS)
-    if path.is_file():
-        return [path]
-    return [Path(match) for match in sorted(glob.glob(name, recursive=True)) if Path(match).is_file()]
-
-
-def _suffix(file: Path) -> str:
-    return Path(file.stem if file.suffix == ".gz" else file.name).suffix.lower()
-
-
-def _kind(file: Path) -> str:
-    return _KINDS.get(_suffix(file), "text")
-
-
-def _may_be_hub_name(name: str) -> bool:
-    plain = Path(name).suffix not in {*_KINDS, ".gz"} and not any(sign in name for sign in "*?[\\")
-    return plain and not name.startswith((".", "/", "~")) and name.count("/") <= 1
-
-
-# ---- reading
-
-
-def _read_bytes(file: Path) -> bytes:
-    try:
-        content = file.read_bytes()
-        return gzip.decompress(content) if file.suffix == ".gz" else content
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: cannot be read ({error})") from None
-
-
-def _decode(content: bytes, file: Path, offset: int = 0) -> str:
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        byte = content[error.start]
-        raise DataError(f"{file}: not UTF-8, byte {byte:#04x} at offset {offset + error.start}; convert it") from None
-
-
-def _read_text(file: Path) -> str:
-    return _decode(_read_bytes(file), file).removeprefix("\ufeff")
-
-
-def _read_json_lines(file: Path, column: str) -> Iterator[str]:
-    offset = 0
-    for number, line in enumerate(_read_bytes(file).splitlines(keepends=True), 1):
-        if line.strip():
-            text = _decode(line, file, offset).removeprefix("\ufeff")
-            try:
-                record = json.loads(text)
-            except json.JSONDecodeError as error:
-                raise DataError(f"{file}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
-            yield _text_of(record, column, f"{file}, line {number}")
-        offset += len(line)
-
-
-def _text_of(record: Any, column: str, where: str) -> str:
-    if not isinstance(record, Mapping):
-        raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
-    if column in record:
-        text = record[column]
-    elif column == "text" and {"title", "lead", "sections"} <= record.keys():
+    if tokenizer.eos is None:
+        raise DataError("the tokenizer has no <eos> to end a document with")
+    identity = json.dumps([_FORMAT, source_digest(source, column=column, split=split), tokenizer.digest])
+    folder = Path(cache) / hashlib.sha256(identity.encode()).hexdigest()[:24]
+    if not folder.is_dir():
+        texts = read_documents(source, column=column, split=split)
         try:
-            text = article_text(record)
-        except (KeyError, TypeError) as error:
-            raise DataError(f"{where}: not an article of title, lead and sections ({error!r})") from None
-    else:
-        raise DataError(f"{where}: no column {column!r}; there are {', '.join(map(str, record)) or 'none'}")
-    if not isinstance(text, str):
-        raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
-    return text
+            with new_folder(folder) as temporary:
+                _write(temporary, texts, tokenizer, threads or len(os.sched_getaffinity(0)))
+        except OSError as error:
+            raise DataError(f"{folder}: the tokenised corpus cannot be written ({error.strerror})") from None
+    return _open(folder)
 
 
-def _read_records(origin: _Origin, column: str, split: str | None) -> Iterator[str]:
-    where = origin.name or ", ".join(map(str, origin.files))
-    for number, record in enumerate(_load_dataset(origin, split)):
-        yield _text_of(record, column, f"{where}, record {number}")
+def _write(folder: Path, texts: Iterable[str], tokenizer: Tokenizer, threads: int) -> None:
+    from tqdm import tqdm
+
+    dtype = np.uint16 if tokenizer.vocab_size <= 1 << 16 else np.uint32
+    stops = [0]
+    with (
+        (folder / "tokens.bin").open("wb") as file,
+        tqdm(desc="tokenising", unit="B", unit_scale=True, disable=None) as progress,
+    ):
+        for batch in _batches(texts):
+            for ids in tokenizer.encode_batch(batch, threads):
+                np.array([*ids, tokenizer.eos], dtype=dtype).tofile(file)
+                stops.append(stops[-1] + len(ids) + 1)
+            progress.update(sum(map(len, batch)))
+    if len(stops) == 1:
+        raise DataError("the corpus has no text in it")
+    np.save(folder / "offsets.npy", np.stack([stops[:-1], stops[1:]], axis=1).astype(np.int64))
+    np.save(folder / "widths.npy", tokenizer.token_widths)
+    meta = {"dtype": np.dtype(dtype).name, "tokens": stops[-1]}
+    (folder / "meta.json").write_text(json.dumps(meta))
 
 
-def _cached_files(origin: _Origin, split: str | None) -> list[Path]:
-    return [Path(file["filename"]) for file in _load_dataset(origin, split).cache_files]
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    size = 0
+    for text in texts:
+        batch.append(text)
+        size += len(text)
+        if size > _BATCH_CHARACTERS:
+            yield batch
+            batch, size = [], 0
+    yield batch
 
 
-def _load_dataset(origin: _Origin, split: str | None) -> Any:
-    import datasets
-
-    progress = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
+def _open(folder: Path) -> TokenDocuments:
     try:
-        if origin.kind == "parquet":
-            return datasets.load_dataset("parquet", data_files=[str(file) for file in origin.files], split="train")
-        name, _, configuration = origin.name.partition(":")
-        return datasets.load_dataset(name, configuration or None, split=split or "train")
-    except Exception as error:  # whatever the library, the network or the file raises, the user needs one line
-        where = origin.name or origin.files[0]
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{where}: neither a file here nor a data set that can be loaded ({reason})") from error
-    finally:
-        if not progress:
-            datasets.enable_progress_bars()
+        meta: dict[str, Any] = json.loads((folder / "meta.json").read_text())
+        tokens = np.memmap(folder / "tokens.bin", dtype=meta["dtype"], mode="r", shape=(meta["tokens"],))
+        offsets, widths = (np.load(folder / name, allow_pickle=False) for name in ("offsets.npy", "widths.npy"))
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"{folder}: a damaged cache entry ({error}); remove it, it will be made again") from None
+    return TokenDocuments(memory=tokens, offsets=offsets, widths=widths)
+
+
+def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -> tuple[TokenDocuments, TokenDocuments]:
+    """Hold out a share of the documents, drawn by seed; where there are too few for it, the tail of each.
+
+    Args:
+        fraction: share to hold out, 0 to 1.
+
+    Returns:
+        The documents to train on, and the held-out ones.
+    """
+    if not 0 < fraction < 1:
+        raise DataError(f"a held-out share of {fraction} is not between 0 and 1")
+    offsets = documents.offsets
+    count = int(len(documents) * fraction)
+    if count:
+        held = np.zeros(len(documents), dtype=bool)
+        held[np.random.default_rng(seed).permutation(len(documents))[:count]] = True
+        parts = offsets[~held], offsets[held]
+    else:
+        starts, stops = offsets.T
+        cuts = stops - np.ceil((stops - starts) * fraction).astype(np.int64)
+        parts = np.stack([starts, cuts], axis=1), np.stack([cuts, stops], axis=1)
+    train, held_out = (TokenDocuments(memory=documents.memory, offsets=part, widths=documents.widths) for part in parts)
+    return train, held_out
+
+
+class _Epoch(NamedTuple):
+    """One pass: documents in their order, where each ends in the row they make, and the windows' starts in that row."""
+
+    documents: npt.NDArray[np.int64]
+    stops: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+
+
+class PackedDocuments:
+    """Training windows without end: documents shuffled, set in a row, cut, and the cuts shuffled, anew each epoch.
+
+    Window `index` is a function of (seed, index) alone. The row is a ring, cut from a random place; windows overlap by
+    one token, so that each token is predicted once an epoch (but for fewer than `length` left over).
+
+    Args:
+        documents: what to pack.
+        length: tokens to predict in a window; a window has one more.
+        seed: of the shuffling.
+
+    Raises:
+        DataError: the documents together are shorter than one window.
+    """
+
+    def __init__(self, documents: TokenDocuments, length: int, seed: int) -> None:
+        if documents.total <= length:
+            raise DataError(f"the corpus has {documents.total} tokens, too few for a window of {length + 1}")
+        self.documents = documents
+        self.length = length
+        self.seed = seed
+        self.windows_per_epoch = documents.total // length
+        self._epochs: dict[int, _Epoch] = {}
+
+    def __getitem__(self, index: int) -> npt.NDArray[np.int64]:
+        """Return window `index`, (length + 1,)."""
+        number, place = divmod(index, self.windows_per_epoch)
+        epoch = self._epoch(number)
+        total = int(epoch.stops[-1])
+        at = int(epoch.starts[place])
+        window = np.empty(self.length + 1, dtype=np.int64)
+        filled = 0
+        while filled < len(window):
+            turn = int(np.searchsorted(epoch.stops, at, side="right"))
+            document = self.documents[int(epoch.documents[turn])]
+            within = at - int(epoch.stops[turn]) + len(document)
+            piece = document[within : within + len(window) - filled]
+            window[filled : filled + len(piece)] = piece
+            filled += len(piece)
+            at = (at + len(piece)) % total
+        return window
+
+    def _epoch(self, number: int) -> _Epoch:
+        if number not in self._epochs:
+            rng = np.random.default_rng([self.seed, number])
+            lengths = self.documents.offsets[:, 1] - self.documents.offsets[:, 0]
+            order = rng.permutation(len(lengths))
+            stops = np.cumsum(lengths[order])
+            first = rng.integers(stops[-1])
+            starts = (first + self.length * rng.permutation(self.windows_per_epoch)) % stops[-1]
+            # a batch may cross from one epoch into the next: keep the two latest
+            self._epochs = dict(list(self._epochs.items())[-1:]) | {number: _Epoch(order, stops, starts)}
+        return self._epochs[number]

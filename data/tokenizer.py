@@ -160,15 +160,22 @@ class Tokenizer:
         raise CheckpointError(f"{path}: no tokenizer here (tokenizer.json, or vocab.json and merges.txt)")
 
     def save(self, directory: str | Path) -> None:
-        """Write `tokenizer.json` (and `tokenizer_config.json`, for `transformers`) into a directory."""
+        """Write `tokenizer.json` (and `tokenizer_config.json`, for `transformers`) into a directory.
+
+        Raises:
+            CheckpointError: it cannot be written; files that were there are as they were.
+        """
         directory = Path(directory)
-        directory.mkdir(parents=True, exist_ok=True)
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
         for role in ("bos", "eos", "sep", "pad", "cls"):
             if (id := self.specials.get(f"<{role}>")) is not None:
                 config[f"{role}_token"] = self._names[id]
-        write_atomic(directory / "tokenizer.json", json.dumps(self._to_json(), ensure_ascii=False).encode())
-        write_atomic(directory / "tokenizer_config.json", json.dumps(config, indent=2).encode())
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            write_atomic(directory / "tokenizer.json", json.dumps(self._to_json(), ensure_ascii=False).encode())
+            write_atomic(directory / "tokenizer_config.json", json.dumps(config, indent=2).encode())
+        except OSError as error:
+            raise CheckpointError(f"{directory}: the tokenizer cannot be written ({error.strerror})") from None
 
     # ---- text to ids
 

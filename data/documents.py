@@ -1,0 +1,192 @@
+"""The documents of a text corpus, from files or hub data sets.
+
+Text and JSON lines are read here, so that an error can name the byte or the line; parquet and hub data sets are read
+by Hugging Face `datasets`.
+"""
+
+import glob
+import gzip
+import hashlib
+import json
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from suite.errors import DataError
+
+Source = str | Path | Sequence[str | Path]
+
+_KINDS = {".txt": "text", ".md": "text", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+
+
+class _Origin(NamedTuple):
+    """Where documents come from: files of one kind, or a hub data set."""
+
+    kind: str
+    files: tuple[Path, ...] = ()
+    name: str = ""
+
+
+def read_documents(source: Source, *, column: str = "text", split: str | None = None) -> Iterator[str]:
+    """Read the documents of a corpus in order, one text each; empty ones are left out.
+
+    Args:
+        source: a file, a folder, a pattern such as `corpus/*.jsonl.gz`, several of these, or the name of a hub data set
+            (`owner/name` or `owner/name:configuration`). A text file (.txt, .md) is one document; JSON lines (.jsonl,
+            .json) and parquet hold one a record. Each may be gzipped (.gz).
+        column: the record's field with the text. Records with `title`, `lead` and `sections` need none: they are
+            written out as articles.
+        split: which split of a hub data set; its training split by default.
+
+    Raises:
+        DataError: a source is not there, or a file is not UTF-8, JSON or gzip, or lacks the column.
+    """
+    origin = _find(source)
+    if origin.kind == "text":
+        texts: Iterable[str] = map(_read_text, origin.files)
+    elif origin.kind == "json":
+        texts = (text for file in origin.files for text in _read_json_lines(file, column))
+    else:
+        texts = _read_records(origin, column, split)
+    return (text for text in texts if text)
+
+
+def article_text(record: Mapping[str, Any]) -> str:
+    """Write an article out: title, lead, and each section's heading over its text, blank lines between."""
+    sections = (f"{section['heading']}\n{section['text']}".rstrip("\n") for section in record["sections"])
+    return "\n\n".join([record["title"], record["lead"], *sections])
+
+
+def source_digest(source: Source, *, column: str = "text", split: str | None = None) -> str:
+    """Return a hash of what `read_documents` reads: the files' contents, or the data set as `datasets` cached it."""
+    origin = _find(source)
+    digest = hashlib.sha256(json.dumps([origin.kind, origin.name, column, split]).encode())
+    for path in origin.files or _cached_files(origin, split):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+# ---- finding files
+
+
+def _find(source: Source) -> _Origin:
+    items = [source] if isinstance(source, str | Path) else list(source)
+    found = [_matches(str(item)) for item in items]
+    if len(items) == 1 and not found[0] and _may_be_hub_name(str(items[0])):
+        return _Origin("hub", name=str(items[0]))
+    if missing := [str(item) for item, files in zip(items, found, strict=True) if not files]:
+        raise DataError(
+            f"{missing[0]}: no such file, and no folder or pattern with text in it (.txt .md .jsonl .parquet)"
+        )
+    files = tuple(file for matches in found for file in matches)
+    kinds = {_kind(file) for file in files}
+    if len(kinds) > 1:
+        raise DataError(f"{source}: a mixture of {', '.join(sorted(kinds))} files; name one kind, such as folder/*.txt")
+    return _Origin(kinds.pop(), files)
+
+
+def _matches(name: str) -> list[Path]:
+    path = Path(name)
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*") if file.is_file() and _suffix(file) in _KINDS)
+    if path.is_file():
+        return [path]
+    matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 (a Path cannot take an absolute pattern)
+    return [Path(match) for match in matches if Path(match).is_file()]
+
+
+def _suffix(file: Path) -> str:
+    return Path(file.stem if file.suffix == ".gz" else file.name).suffix.lower()
+
+
+def _kind(file: Path) -> str:
+    return _KINDS.get(_suffix(file), "text")
+
+
+def _may_be_hub_name(name: str) -> bool:
+    plain = Path(name).suffix not in {*_KINDS, ".gz"} and not any(sign in name for sign in "*?[\\")
+    return plain and not name.startswith((".", "/", "~")) and name.count("/") <= 1
+
+
+# ---- reading
+
+
+def _read_bytes(file: Path) -> bytes:
+    try:
+        content = file.read_bytes()
+        return gzip.decompress(content) if file.suffix == ".gz" else content
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file}: cannot be read ({error})") from None
+
+
+def _decode(content: bytes, file: Path, offset: int = 0) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        byte = content[error.start]
+        raise DataError(f"{file}: not UTF-8, byte {byte:#04x} at offset {offset + error.start}; convert it") from None
+
+
+def _read_text(file: Path) -> str:
+    return _decode(_read_bytes(file), file).removeprefix("\ufeff")
+
+
+def _read_json_lines(file: Path, column: str) -> Iterator[str]:
+    offset = 0
+    for number, line in enumerate(_read_bytes(file).splitlines(keepends=True), 1):
+        if line.strip():
+            text = _decode(line, file, offset).removeprefix("\ufeff")
+            try:
+                record = json.loads(text)
+            except json.JSONDecodeError as error:
+                raise DataError(f"{file}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
+            yield _text_of(record, column, f"{file}, line {number}")
+        offset += len(line)
+
+
+def _text_of(record: Any, column: str, where: str) -> str:
+    if not isinstance(record, Mapping):
+        raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
+    if column in record:
+        text = record[column]
+    elif column == "text" and {"title", "lead", "sections"} <= record.keys():
+        try:
+            text = article_text(record)
+        except (KeyError, TypeError) as error:
+            raise DataError(f"{where}: not an article of title, lead and sections ({error!r})") from None
+    else:
+        raise DataError(f"{where}: no column {column!r}; there are {', '.join(map(str, record)) or 'none'}")
+    if not isinstance(text, str):
+        raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
+    return text
+
+
+def _read_records(origin: _Origin, column: str, split: str | None) -> Iterator[str]:
+    where = origin.name or ", ".join(map(str, origin.files))
+    for number, record in enumerate(_load_dataset(origin, split)):
+        yield _text_of(record, column, f"{where}, record {number}")
+
+
+def _cached_files(origin: _Origin, split: str | None) -> list[Path]:
+    return [Path(file["filename"]) for file in _load_dataset(origin, split).cache_files]
+
+
+def _load_dataset(origin: _Origin, split: str | None) -> Any:
+    import datasets
+
+    progress = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        if origin.kind == "parquet":
+            return datasets.load_dataset("parquet", data_files=[str(file) for file in origin.files], split="train")
+        name, _, configuration = origin.name.partition(":")
+        return datasets.load_dataset(name, configuration or None, split=split or "train")
+    except Exception as error:  # whatever the library, the network or the file raises, the user needs one line
+        where = origin.name or origin.files[0]
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise DataError(f"{where}: neither a file here nor a data set that can be loaded ({reason})") from error
+    finally:
+        if not progress:
+            datasets.enable_progress_bars()
