@@ -1,0 +1,157 @@
+"""Language modelling: `<eos> text`, loss on every token, and the result is more text.
+
+Torch is imported inside functions, so that the command line can list this task without paying for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from suite.errors import ConfigError
+
+if TYPE_CHECKING:
+    import click
+
+    from suite.data.tokenizer import Tokenizer
+    from suite.hub import Model
+    from suite.task import TrainingData
+    from suite.tasks.lm.pipeline import Writer
+    from suite.training.recipe import Recipe
+
+# later tasks start from this model, so its vocabulary has their special tokens from the beginning
+SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """The table `data` of a language modelling recipe.
+
+    Args:
+        train, valid: files, folders, globs or data-set names. Without `valid`, a part of `train` is held out.
+        column: of records that have several.
+        held_out: share of the training documents (or of a single document's end) held out for validation.
+        valid_tokens: tokens of the validation text that training looks at, from its start; 0 for all.
+    """
+
+    train: list[str] = field(default_factory=list)
+    valid: list[str] = field(default_factory=list)
+    column: str = "text"
+    held_out: float = 0.05
+    valid_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise ConfigError("there is no training text; give it with --data or in the recipe's data.train")
+        if not 0 < self.held_out < 1:
+            raise ConfigError(f"data.held_out is {self.held_out}, and must be between 0 and 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerConfig:
+    """The table `tokenizer` of a recipe.
+
+    Args:
+        kind: "bpe" (trained on the training text), "characters", "bytes", or "file".
+        vocab_size: of a trained one, special tokens included.
+        characters: of the training text that BPE is trained on, documents spread over all of it.
+        path: of an existing tokenizer's file or directory.
+    """
+
+    kind: Literal["bpe", "characters", "bytes", "file"] = "bpe"
+    vocab_size: int = 8192
+    characters: int = 30_000_000
+    path: str = ""
+
+
+class LanguageModelling:
+    """The task `lm`."""
+
+    name = "lm"
+    summary = "continue a text, token by token"
+
+    def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
+        """Tokenise the recipe's text and cut it into windows of the model's context."""
+        from suite.data.text import PackedDocuments, split_documents, tokenize_corpus
+        from suite.task import TrainingData
+        from suite.training.batches import Example, PackedSource
+        from suite.training.recipe import from_table
+
+        data = from_table(DataConfig, recipe.data, "recipe", "data.")
+        choice = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")
+        tokenizer = make_tokenizer(choice, data, cache)
+        length = int(recipe.model.get("context", 0))
+        if length < 1:
+            raise ConfigError("model.context is missing: how many tokens the model sees at once")
+        train = tokenize_corpus(data.train, tokenizer, cache, column=data.column)
+        if data.valid:
+            valid = tokenize_corpus(data.valid, tokenizer, cache, column=data.column)
+        else:
+            train, valid = split_documents(train, data.held_out, recipe.seed)
+        stream = valid.tokens[: data.valid_tokens or None]
+        windows = [Example(stream[at : at + length + 1]) for at in range(0, len(stream) - 1, length)]
+        return TrainingData(
+            train=PackedSource(PackedDocuments(train, length, recipe.seed)),
+            valid=windows,
+            tokenizer=tokenizer,
+            vocab_size=tokenizer.vocab_size,
+            extra={},
+            notes=(
+                f"training text: {len(train):,} documents, {train.total:,} tokens",
+                f"validation text: {len(valid):,} documents, {len(stream):,} of {valid.total:,} tokens looked at",
+            ),
+        )
+
+    def pipeline(self, model: Model, **options: Any) -> Writer:
+        """A callable from prompts to `Text` results."""
+        from suite.tasks.lm.pipeline import Writer
+
+        return Writer(model, **options)
+
+    def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
+        """Loss on text, beside n-grams and xz; see `suite.tasks.lm.evaluate.evaluate`."""
+        from suite.tasks.lm.evaluate import evaluate
+
+        return evaluate(model, data, **options)
+
+    def run_command(self) -> click.Command:
+        """`suite run lm`."""
+        from suite.tasks.lm.cli import run
+
+        return run
+
+    def eval_command(self) -> click.Command:
+        """`suite eval lm`."""
+        from suite.tasks.lm.cli import evaluate
+
+        return evaluate
+
+    def default_recipe(self) -> Path:
+        """A small model that learns a user's own text on a laptop."""
+        return Path(__file__).with_name("small.toml")
+
+
+def make_tokenizer(config: TokenizerConfig, data: DataConfig, cache: Path) -> Tokenizer:
+    """Read the tokenizer of a recipe, or train it on the training text; trained ones are kept in `cache`."""
+    from suite.data.documents import read_documents, source_digest
+    from suite.data.tokenizer import Tokenizer
+
+    if config.kind == "file":
+        return Tokenizer.load(config.path)
+    if config.kind == "bytes":
+        return Tokenizer.bytes(SPECIALS)
+    if config.kind == "characters":
+        text = "".join(sorted(set().union(*read_documents(data.train, column=data.column))))
+        return Tokenizer.characters(text)
+    digest = source_digest(data.train, column=data.column)
+    kept = cache / "tokenizers" / f"{digest}-{config.vocab_size}-{config.characters}"
+    if not (kept / "tokenizer.json").exists():
+        total = sum(len(text) for text in read_documents(data.train, column=data.column))
+        every = -(-total // config.characters)  # so the sample is spread over all of the text
+        sample = (
+            text for place, text in enumerate(read_documents(data.train, column=data.column)) if place % every == 0
+        )
+        Tokenizer.train(sample, config.vocab_size, SPECIALS).save(kept)
+    return Tokenizer.load(kept)
