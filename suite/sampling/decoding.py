@@ -1,0 +1,180 @@
+"""A batch of token sequences under way: prefill once, then a step for each new token.
+
+This is where the cache's limits are kept out of sight. Rotary models slide: the cache is a ring. Learned positions end
+at the context, so a row that is full starts again from its latest tokens: `window_start` says where.
+
+Shapes: `B` rows, `T` positions, `V` vocabulary, `D` d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from suite.errors import SuiteError
+from suite.model.cache import KVCache
+from suite.model.config import ModelConfig
+from suite.model.transformer import Transformer
+
+Step = Callable[[Tensor, KVCache], Tensor]
+
+
+def window_start(length: int, context: int) -> int:
+    """Where the tokens begin that a model with learned positions still sees, in a sequence of `length` tokens.
+
+    A sequence within the context is seen whole. The first token past it restarts the row: the `context // 2` tokens
+    before it are read again, from position 0, and the row has the other half to grow into. The start depends on the
+    length alone, so it does not matter which of the tokens were prompt and which were generated.
+
+    Example:
+        >>> [window_start(length, context=8) for length in (8, 9, 12, 13)]
+        [0, 4, 4, 8]
+    """
+    stride = context - context // 2
+    return -(-max(0, length - context) // stride) * stride
+
+
+def make_step(transformer: Transformer) -> Step:
+    """The function from one new token a row (B, 1) and the cache to logits (B, V)."""
+
+    def step(tokens: Tensor, cache: KVCache) -> Tensor:
+        logits: Tensor = transformer(tokens, cache=cache)  # (B, 1, V)
+        return logits[:, -1]
+
+    return step
+
+
+class Decoding:
+    """Rows of tokens that are being continued.
+
+    Args:
+        transformer: in evaluation mode, if it has dropout.
+        prompts: (B,) sequences of token ids, none of them empty.
+        prefixes: per prompt, how many tokens at its start see each other both ways (None: none do).
+        max_new_tokens: the most tokens that `step` will append to a row.
+        prefill_chunk: tokens of each prompt that one pass reads at most; a longer prefix is still read in one pass.
+
+    Attributes:
+        tokens: per row, prompt and appended tokens.
+
+    Raises:
+        SuiteError: there is a prompt that the model cannot read; the message names it.
+    """
+
+    def __init__(
+        self,
+        transformer: Transformer,
+        prompts: Sequence[Sequence[int]],
+        prefixes: Sequence[int] | None,
+        *,
+        max_new_tokens: int,
+        prefill_chunk: int,
+    ) -> None:
+        self.tokens = [list(map(int, prompt)) for prompt in prompts]
+        check_prompts(self.tokens, prefixes, transformer.config.vocab_size)
+        if transformer.training and transformer.config.dropout:
+            raise SuiteError("the transformer is in training mode, and dropout would disturb it: call eval() first")
+        if prefill_chunk < 1:
+            raise SuiteError(f"prefill_chunk is {prefill_chunk}, and must be at least 1")
+        self.transformer = transformer
+        self.step_function = make_step(transformer)
+        self.max_new_tokens, self.prefill_chunk = max_new_tokens, prefill_chunk
+        self.prefixes = list(prefixes) if prefixes is not None else [0] * len(prompts)
+        weight = transformer.norm.weight
+        assert isinstance(weight, Tensor)
+        self.device, self.dtype = weight.device, weight.dtype
+
+    @property
+    def learned(self) -> bool:
+        """Whether positions end at the context."""
+        return self.transformer.config.position == "learned"
+
+    def prefill(self) -> Tensor:
+        """Read the prompts; returns the logits (B, V) of the token after each."""
+        windows = [self._window(tokens, len(tokens)) for tokens in self.tokens]
+        prefixes = [self._prefix(row, len(tokens)) for row, tokens in enumerate(self.tokens)]
+        longest = max(map(len, windows))
+        chunk = min(longest, max(self.prefill_chunk, *prefixes))
+        capacity = cache_capacity(self.transformer.config, longest + self.max_new_tokens, chunk)
+        self.cache = KVCache(self.transformer.config, len(windows), capacity, self.device, self.dtype)
+        return self._read(windows, prefixes, self.cache, chunk)
+
+    def step(self, tokens: Sequence[int]) -> Tensor:
+        """Append one token to each row; returns the logits (B, V) of the next."""
+        if self.learned and max(self.cache.seen) == self.transformer.config.context:
+            for row, seen in enumerate(self.cache.seen):
+                if seen == self.transformer.config.context:
+                    self._restart(row)
+        for row, token in zip(self.tokens, tokens, strict=True):
+            row.append(token)
+        return self.step_function(torch.tensor(tokens, device=self.device)[:, None], self.cache)  # (B, V)
+
+    def reorder(self, rows: Sequence[int]) -> None:
+        """Make row `i` a copy of what was row `rows[i]`; the batch becomes as long as `rows`."""
+        if list(rows) == list(range(len(self.tokens))):
+            return
+        self.cache.reorder(rows)
+        self.tokens = [list(self.tokens[row]) for row in rows]
+        self.prefixes = [self.prefixes[row] for row in rows]
+
+    def _window(self, tokens: list[int], length: int) -> list[int]:
+        """The tokens that the model still sees when the sequence is `length` long."""
+        return tokens[window_start(length, self.transformer.config.context) :] if self.learned else tokens
+
+    def _prefix(self, row: int, length: int) -> int:
+        """How much of the row's prefix lies in that window."""
+        if not self.learned:
+            return self.prefixes[row]
+        return max(0, self.prefixes[row] - window_start(length, self.transformer.config.context))
+
+    def _restart(self, row: int) -> None:
+        """Make room in a full row: read its latest tokens again, from position 0."""
+        length = len(self.tokens[row]) + 1  # with the token that found no room
+        window = self._window(self.tokens[row], length)
+        self.cache.rewind(row, 0)
+        if window:  # empty only for a context of one token
+            cache = KVCache(self.transformer.config, 1, len(window), self.device, self.dtype)
+            self._read([window], [self._prefix(row, length)], cache, len(window))
+            self.cache.copy_row(row, cache)
+
+    def _read(self, rows: list[list[int]], prefixes: list[int], cache: KVCache, chunk: int) -> Tensor:
+        """Feed whole rows to an empty cache, `chunk` tokens of each a pass; returns the logits (B, V) after each."""
+        lengths = [len(row) for row in rows]
+        tokens = torch.zeros(len(rows), max(lengths), dtype=torch.long)
+        for row, ids in zip(tokens, rows, strict=True):
+            row[: len(ids)] = torch.tensor(ids)
+        tokens = tokens.to(self.device)  # (B, T)
+        prefix = torch.tensor(prefixes, device=self.device) if any(prefixes) else None
+        last: list[Tensor | None] = [None] * len(rows)  # of each row, (D,)
+        for start in range(0, tokens.shape[1], chunk):
+            part = tokens[:, start : start + chunk]
+            real = [min(max(length - start, 0), part.shape[1]) for length in lengths]
+            hidden = self.transformer.hidden(part, prefix=prefix, cache=cache, lengths=real)  # (B, T, D)
+            prefix = None  # lies within the first pass
+            for row, length in enumerate(lengths):
+                if start < length <= start + chunk:
+                    last[row] = hidden[row, length - 1 - start]
+        return self.transformer.logits(torch.stack([state for state in last if state is not None]))  # (B, V)
+
+
+def cache_capacity(config: ModelConfig, tokens: int, chunk: int) -> int:
+    """Slots for rows of up to `tokens` tokens that are fed `chunk` at once: all of them, or what sliding needs."""
+    if config.position == "learned":
+        return min(tokens, config.context)
+    return min(tokens, config.context + chunk - 1)
+
+
+def check_prompts(prompts: Sequence[Sequence[int]], prefixes: Sequence[int] | None, vocab_size: int) -> None:
+    """Raise a SuiteError that names the first prompt that cannot be read."""
+    if prefixes is not None and len(prefixes) != len(prompts):
+        raise SuiteError(f"{len(prefixes)} prefix lengths were given for {len(prompts)} prompts")
+    for number, prompt in enumerate(prompts):
+        if not prompt:
+            raise SuiteError(f"prompt {number} is empty; a model needs at least one token to start from")
+        for token in (min(prompt), max(prompt)):
+            if not 0 <= token < vocab_size:
+                raise SuiteError(f"prompt {number} has the token id {token}, and the model knows 0 to {vocab_size - 1}")
+        if prefixes is not None and not 0 <= prefixes[number] <= len(prompt):
+            raise SuiteError(f"prompt {number} has {len(prompt)} tokens and a prefix of {prefixes[number]}")
