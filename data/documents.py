@@ -62,7 +62,8 @@ def source_digest(source: Source, *, column: str = "text", split: str | None = N
     """Return a hash of what `read_documents` reads: the files' contents, or the data set as `datasets` cached it."""
     origin = _find(source)
     digest = hashlib.sha256(json.dumps([origin.kind, origin.name, column, split]).encode())
-    for path in origin.files or _cached_files(origin, split):
+    cached = [] if origin.files else _load_hub(origin.name, split).cache_files
+    for path in origin.files or [Path(file["filename"]) for file in cached]:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
@@ -73,13 +74,13 @@ def source_digest(source: Source, *, column: str = "text", split: str | None = N
 
 def _find(source: Source) -> _Origin:
     items = [source] if isinstance(source, str | Path) else list(source)
+    if not items:
+        raise DataError("no source of text is given")
     found = [_matches(str(item)) for item in items]
     if len(items) == 1 and not found[0] and _may_be_hub_name(str(items[0])):
         return _Origin("hub", name=str(items[0]))
     if missing := [str(item) for item, files in zip(items, found, strict=True) if not files]:
-        raise DataError(
-            f"{missing[0]}: no such file, and no folder or pattern with text in it (.txt .md .jsonl .parquet)"
-        )
+        raise DataError(f"{missing[0]}: no file there, and no folder or pattern with {' '.join(_KINDS)} files")
     files = tuple(file for matches in found for file in matches)
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
@@ -160,33 +161,52 @@ def _text_of(record: Any, column: str, where: str) -> str:
         raise DataError(f"{where}: no column {column!r}; there are {', '.join(map(str, record)) or 'none'}")
     if not isinstance(text, str):
         raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(f"{where}: half of a surrogate pair at character {error.start} of the text") from None
     return text
 
 
 def _read_records(origin: _Origin, column: str, split: str | None) -> Iterator[str]:
-    where = origin.name or ", ".join(map(str, origin.files))
-    for number, record in enumerate(_load_dataset(origin, split)):
+    if origin.kind == "parquet":
+        for file in origin.files:
+            yield from _texts_of(_load_parquet(file), column, str(file))
+    else:
+        yield from _texts_of(_load_hub(origin.name, split), column, origin.name)
+
+
+def _texts_of(records: Any, column: str, where: str) -> Iterator[str]:
+    if column in (records.column_names or ()):
+        records = records.select_columns([column])  # the others may be images
+    for number, record in enumerate(records):
         yield _text_of(record, column, f"{where}, record {number}")
 
 
-def _cached_files(origin: _Origin, split: str | None) -> list[Path]:
-    return [Path(file["filename"]) for file in _load_dataset(origin, split).cache_files]
-
-
-def _load_dataset(origin: _Origin, split: str | None) -> Any:
+def _load_parquet(file: Path) -> Any:
     import datasets
 
-    progress = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
     try:
-        if origin.kind == "parquet":
-            return datasets.load_dataset("parquet", data_files=[str(file) for file in origin.files], split="train")
-        name, _, configuration = origin.name.partition(":")
+        return datasets.load_dataset("parquet", data_files=str(file), split="train", streaming=True)
+    except Exception as error:  # the library lets through whatever its parsers raise
+        raise DataError(f"{file}: not parquet that can be read ({_first_line(error)})") from error
+
+
+def _load_hub(name: str, split: str | None) -> Any:
+    import datasets
+    from huggingface_hub import HfApi, constants
+
+    name, _, configuration = name.partition(":")
+    try:
+        if not constants.HF_HUB_OFFLINE:
+            HfApi().dataset_info(name, timeout=10)  # `datasets` alone retries for half a minute without a network
         return datasets.load_dataset(name, configuration or None, split=split or "train")
-    except Exception as error:  # whatever the library, the network or the file raises, the user needs one line
-        where = origin.name or origin.files[0]
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise DataError(f"{where}: neither a file here nor a data set that can be loaded ({reason})") from error
-    finally:
-        if not progress:
-            datasets.enable_progress_bars()
+    except Exception as error:  # the network, the hub, and the data set's own files fail in many ways
+        raise DataError(
+            f"{name}: no file here, and as a hub data set it cannot be loaded ({_first_line(error)}); "
+            "without a network, HF_HUB_OFFLINE=1 uses an earlier download"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -133,6 +133,8 @@ class Tokenizer:
     @classmethod
     def characters(cls, text: str, specials: Sequence[str] = ("<eos>",)) -> "Tokenizer":
         """Make a token of each different character of a text, in code point order, then the specials."""
+        if not text:
+            raise DataError("an empty text has no characters to make a vocabulary of")
         _check_encodable(text)
         alphabet = sorted(set(text))
         vocabulary = {character.encode(): id for id, character in enumerate(alphabet)}
@@ -188,7 +190,10 @@ class Tokenizer:
         _check_encodable(text)
         if self.merges is None:
             return self._encode_characters(text)
-        ids = [id for part in _split_at_long_space(text) for id in self._encoding.encode_ordinary(part)]
+        if len(text) < _LONG_SPACE:
+            ids = self._encoding.encode_ordinary(text)
+        else:
+            ids = [id for part in _split_at_long_space(text) for id in self._encoding.encode_ordinary(part)]
         return ids if self._id_of_rank is None else [self._id_of_rank[rank] for rank in ids]
 
     def encode_batch(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
@@ -324,6 +329,8 @@ class Tokenizer:
             specials = {token["content"]: token["id"] for token in added}
             words = {token: id for token, id in model["vocab"].items() if token not in specials}
             if model["type"] == "WordLevel":
+                if longer := [word for word in words if len(word) != 1]:
+                    raise CheckpointError(f"{source}: a vocabulary of words ({longer[0]!r}), which is not read here")
                 return cls({word.encode(): id for word, id in words.items()}, None, specials)
             level = document["pre_tokenizer"]
             known = model["type"] == "BPE" and level["type"] == "ByteLevel" and level.get("use_regex", True)
@@ -404,8 +411,6 @@ def _reachable(
 
 def _split_at_long_space(text: str) -> Iterable[str]:
     """Cut a text around overlong white space, where GPT-2's pattern cuts too: before its last character."""
-    if len(text) < _LONG_SPACE:
-        return [text]
     cuts = [cut for run in _SPACES.finditer(text) if run.end() < len(text) for cut in (run.start(), run.end() - 1)]
     return [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
 
