@@ -1,0 +1,64 @@
+"""The configuration is a value: what does not fit is refused when it is made, and it survives JSON."""
+
+import json
+
+import pytest
+import torch
+
+from suite.errors import ConfigError
+from suite.model import ModelConfig, Transformer
+
+SMALL = {"vocab_size": 10, "context": 8, "d_model": 16, "n_layer": 2, "n_head": 4}
+
+
+@pytest.mark.parametrize(
+    ("size", "parameters"),
+    [("124M", 124_439_808), ("355M", 354_823_168), ("774M", 774_030_080), ("1558M", 1_557_611_200)],
+)
+def test_gpt2_has_the_published_number_of_parameters(size: str, parameters: int) -> None:
+    with torch.device("meta"):
+        model = Transformer(ModelConfig.gpt2(size))
+    assert sum(parameter.numel() for parameter in model.parameters()) == parameters
+
+
+def test_json_and_back() -> None:
+    config = ModelConfig(**SMALL, position="rotary", windows=(4, 0), n_kv_head=2)  # type: ignore[arg-type]
+    assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"n_head": 3}, "n_head"),
+        ({"n_kv_head": 3}, "n_kv_head"),
+        ({"n_kv_head": 0}, "n_kv_head"),
+        ({"d_model": 12, "position": "rotary"}, "even"),
+        ({"windows": (4,)}, "windows"),
+        ({"windows": (4, -1)}, "negative"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"norm": "batch"}, "layer, rms"),
+        ({"vocab_size": 0}, "vocab_size"),
+        ({"d_ff": 0}, "d_ff"),
+    ],
+)
+def test_what_does_not_fit_names_the_field(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig(**{**SMALL, **change})  # type: ignore[arg-type]
+
+
+def test_an_unknown_field_names_the_nearest_and_a_missing_one_itself() -> None:
+    with pytest.raises(ConfigError, match=r"'n_heads'.*'n_head'"):
+        ModelConfig.from_dict({**SMALL, "n_heads": 4})
+    with pytest.raises(ConfigError, match="'context' is missing"):
+        ModelConfig.from_dict({name: value for name, value in SMALL.items() if name != "context"})
+
+
+def test_initial_weights_are_gpt2s() -> None:
+    torch.manual_seed(0)
+    model = Transformer(ModelConfig(vocab_size=500, context=64, d_model=128, n_layer=8, n_head=4))
+    deviation = {name: parameter.std().item() for name, parameter in model.named_parameters()}
+    assert deviation["tokens.weight"] == pytest.approx(0.02, rel=0.02)
+    assert deviation["blocks.3.mlp.up.weight"] == pytest.approx(0.02, rel=0.02)
+    assert deviation["blocks.3.mlp.down.weight"] == pytest.approx(0.02 / 4, rel=0.02), "1 / sqrt(2 * 8 layers)"
+    assert deviation["blocks.3.attention.out.weight"] == pytest.approx(0.02 / 4, rel=0.03)
+    assert not any(parameter.any() for name, parameter in model.named_parameters() if name.endswith("bias"))
