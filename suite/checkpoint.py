@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import ModelConfig
@@ -25,6 +26,7 @@ from suite.model.quantize import dequantize_int8, quantize_int8
 
 if TYPE_CHECKING:
     from suite.data.tokenizer import Tokenizer
+    from suite.model.transformer import Transformer
 
 Storage = Literal["float32", "float16", "bfloat16", "int8"]
 FORMAT_VERSION = 1
@@ -124,12 +126,27 @@ def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], pa
             raise CheckpointError(f"{path}: tensor {name!r} is not part of this model")
 
 
-def expected_tensors(config: ModelConfig) -> dict[str, Tensor]:
-    """Names and shapes of a model's weights, on the meta device; tied weights stand once."""
+class _Unfilled(TorchFunctionMode):
+    """Leaves out normal initial values: on the meta device they are nothing, and import the compiler (3 seconds)."""
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        return kwargs["tensor"] if function is nn.init.normal_ else function(*args, **kwargs)
+
+
+def skeleton(config: ModelConfig) -> Transformer:
+    """A transformer on the meta device: every shape, no memory, waiting for weights."""
     from suite.model.transformer import Transformer
 
-    with torch.device("meta"):
-        return untied(config, Transformer(config).state_dict())
+    with torch.device("meta"), _Unfilled():
+        return Transformer(config)
+
+
+def expected_tensors(config: ModelConfig) -> dict[str, Tensor]:
+    """Names and shapes of a model's weights, on the meta device; tied weights stand once."""
+    return untied(config, skeleton(config).state_dict())
 
 
 def untied(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:

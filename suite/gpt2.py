@@ -1,0 +1,294 @@
+"""GPT-2 as `transformers` keeps it on disk, in and out, without importing that library.
+
+Their blocks and ours do the same arithmetic; what differs is names, and that their linear layers (`Conv1D`) store
+weights as [in, out] where ours are [out, in].
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from suite.checkpoint import (
+    Checkpoint,
+    check_shapes,
+    expected_tensors,
+    read_config,
+    read_tensors,
+    untied,
+    write_atomic,
+    write_tensors,
+)
+from suite.errors import CheckpointError, ConfigError
+from suite.model.config import Activation, ModelConfig
+
+if TYPE_CHECKING:
+    from suite.data.tokenizer import Tokenizer
+    from suite.hub import Model
+
+# our module -> theirs; the linear ones are stored transposed
+_OUTSIDE = {"tokens": "wte", "positions": "wpe", "norm": "ln_f", "head": "lm_head"}
+_NORMS = {"attention_norm": "ln_1", "mlp_norm": "ln_2"}
+_LINEAR = {
+    "attention.qkv": "attn.c_attn",
+    "attention.out": "attn.c_proj",
+    "mlp.up": "mlp.c_fc",
+    "mlp.down": "mlp.c_proj",
+}
+_MASKS = (".attn.bias", ".attn.masked_bias")  # the causal mask, which old versions saved with the weights
+
+_ACTIVATIONS: dict[str, Activation] = {
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu": "gelu",
+    "relu2": "relu2",
+}
+# what transformers' GPT2Config assumes where config.json is silent
+_DEFAULTS: dict[str, Any] = {
+    "vocab_size": 50257,
+    "n_positions": 1024,
+    "n_embd": 768,
+    "n_layer": 12,
+    "n_head": 12,
+    "n_inner": None,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+    "resid_pdrop": 0.1,
+    "tie_word_embeddings": True,
+    "scale_attn_weights": True,
+    "scale_attn_by_inverse_layer_idx": False,
+    "reorder_and_upcast_attn": False,
+    "add_cross_attention": False,
+}
+# settings of theirs that change the arithmetic, and that we have with one value alone
+_FIXED = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
+
+
+def read(directory: Path) -> Checkpoint:
+    """Read a GPT-2 directory that `transformers` wrote.
+
+    Args:
+        directory: with config.json, weights in safetensors (one file or shards), and a tokenizer or none.
+
+    Returns:
+        a checkpoint of task "lm"; what needs no transposing is still mapped from the file.
+
+    Raises:
+        CheckpointError: the weights are pickled, damaged, or missing, extra or misshapen (the tensor is named), or the
+            configuration is of a model that is not quite GPT-2.
+    """
+    from suite.data.tokenizer import Tokenizer
+
+    config = read_model_config(directory)
+    tensors, source = _read_weights(directory)
+    tensors = _plain_names(tensors, config, source)
+    expected = expected_tensors(config)
+    check_shapes(tensors, to_transformers(expected), source)
+    if fixed := [name for name, tensor in tensors.items() if not tensor.is_floating_point()]:
+        raise CheckpointError(f"{source}: tensor {fixed[0]!r} holds {tensors[fixed[0]].dtype}, not floating point")
+    tokenizer_files = ("tokenizer.json", "vocab.json")
+    return Checkpoint(
+        config=config,
+        state_dict=_from_transformers(tensors, expected),
+        tokenizer=Tokenizer.load(directory) if any((directory / name).exists() for name in tokenizer_files) else None,
+        task="lm",
+        directory=directory,
+    )
+
+
+def read_model_config(directory: Path) -> ModelConfig:
+    """The model that a GPT-2 directory's config.json describes.
+
+    Their three dropout rates are one here: the residual one.
+
+    Raises:
+        CheckpointError: a setting is not a number where it must be one, or changes the arithmetic in a way that
+            `Transformer` does not have.
+    """
+    path = directory / "config.json"
+    settings = _DEFAULTS | read_config(directory)
+    for name in _FIXED:
+        if settings[name] != _DEFAULTS[name]:
+            raise CheckpointError(f"{path}: {name} is {settings[name]!r}; only {_DEFAULTS[name]!r} can be loaded")
+    if settings["activation_function"] not in _ACTIVATIONS:
+        raise CheckpointError(
+            f"{path}: activation_function is {settings['activation_function']!r}; "
+            f"what can be loaded is {', '.join(_ACTIVATIONS)}"
+        )
+    if "quantization_config" in settings:
+        raise CheckpointError(f"{path}: the weights are quantized; load the model they were made from")
+    try:
+        return ModelConfig(
+            vocab_size=int(settings["vocab_size"]),
+            context=int(settings["n_positions"]),
+            d_model=int(settings["n_embd"]),
+            n_layer=int(settings["n_layer"]),
+            n_head=int(settings["n_head"]),
+            d_ff=None if settings["n_inner"] is None else int(settings["n_inner"]),
+            activation=_ACTIVATIONS[settings["activation_function"]],
+            tie_embeddings=bool(settings["tie_word_embeddings"]),
+            dropout=float(settings["resid_pdrop"]),
+            norm_eps=float(settings["layer_norm_epsilon"]),
+        )
+    except (ConfigError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path}: {error}") from error
+
+
+def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
+    """All tensors of a directory by their names there, and the file to name in errors."""
+    single, index = directory / "model.safetensors", directory / "model.safetensors.index.json"
+    if single.exists():
+        return read_tensors(single), single
+    if not index.exists():
+        raise CheckpointError(
+            f"{directory} has no model.safetensors; weights in a pytorch_model.bin are pickled, and reading a pickle "
+            "runs whatever code is in it: load it once with transformers and save_pretrained it again"
+        )
+    try:
+        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise CheckpointError(f"{index} is not an index of safetensors files: {error!r}") from error
+    if outside := [name for name in shards if Path(name).name != name]:
+        raise CheckpointError(f"{index} names {outside[0]!r}, which is not a file beside it")
+    return {name: tensor for shard in shards for name, tensor in read_tensors(directory / shard).items()}, index
+
+
+def _plain_names(tensors: Mapping[str, Tensor], config: ModelConfig, source: Path) -> dict[str, Tensor]:
+    """Tensors without the prefix of GPT2LMHeadModel, without masks, and with tied weights once, as wte.weight."""
+    plain = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items() if not name.endswith(_MASKS)}
+    if config.tie_embeddings and "lm_head.weight" in plain:
+        head = plain.pop("lm_head.weight")
+        if not torch.equal(plain.setdefault("wte.weight", head), head):
+            raise CheckpointError(
+                f"{source}: lm_head.weight differs from wte.weight, though the configuration ties them; "
+                'say "tie_word_embeddings": false in config.json if it should'
+            )
+    return plain
+
+
+def _their_name(name: str) -> tuple[str, bool]:
+    """Their name of one of our tensors, and whether it is stored transposed there."""
+    module, _, kind = name.rpartition(".")
+    if module in _OUTSIDE:
+        return f"{_OUTSIDE[module]}.{kind}", False
+    _, layer, part = module.split(".", 2)  # blocks.3.attention.qkv
+    return f"h.{layer}.{(_NORMS | _LINEAR)[part]}.{kind}", part in _LINEAR and kind == "weight"
+
+
+def to_transformers(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Our tensors under the names of GPT2Model, matrices transposed where they are there (as views)."""
+    tensors: dict[str, Tensor] = {}
+    for name, tensor in state_dict.items():
+        theirs, transposed = _their_name(name)
+        tensors[theirs] = tensor.t() if transposed else tensor
+    return tensors
+
+
+def _from_transformers(tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
+    """The inverse of `to_transformers`, for our names; to float32, in our layout in memory."""
+    state_dict: dict[str, Tensor] = {}
+    for name in names:
+        theirs, transposed = _their_name(name)
+        tensor = tensors[theirs]
+        # contiguous, because products of the other layout round differently: a run that goes on from a checkpoint of
+        # ours would part from the run that began here
+        state_dict[name] = (tensor.t().contiguous() if transposed else tensor).float()
+    return state_dict
+
+
+def check_expressible(config: ModelConfig) -> None:
+    """Tell whether GPT-2's format has room for a model.
+
+    Raises:
+        ConfigError: names the first field that it has not.
+    """
+    fits = {
+        "position": config.position == "learned",
+        "norm": config.norm == "layer",
+        "activation": config.activation in _ACTIVATIONS.values(),
+        "bias": config.bias,
+        "n_kv_head": config.kv_heads == config.n_head,
+        "windows": not any(0 < window < config.context for window in config.windows),
+        "qk_norm": not config.qk_norm,
+    }
+    for name, fit in fits.items():
+        if not fit:
+            raise ConfigError(
+                f"model.{name} is {getattr(config, name)!r}, which GPT-2's format cannot say; it has learned "
+                "positions, LayerNorm, plain activations, biases and full attention"
+            )
+
+
+def export(
+    model: Model, directory: Path | str, *, storage: Literal["float32", "float16", "bfloat16"] = "float32"
+) -> None:
+    """Write a model as a GPT-2 directory, which `AutoModelForCausalLM` and `AutoTokenizer` load.
+
+    Args:
+        model: of a configuration that GPT-2's format can say, not prepared for inference.
+        directory: made if need be; files of the same names are replaced.
+        storage: type of the weights on disk.
+
+    Raises:
+        ConfigError: the format cannot say what the model is; the field is named.
+        CheckpointError: the directory cannot be written.
+
+    Example:
+        >>> from suite import load
+        >>> export(load("gpt2"), "my-gpt2")  # doctest: +SKIP
+    """
+    directory = Path(directory)
+    check_expressible(model.config)
+    weights = untied(model.config, model.transformer.state_dict())
+    check_shapes(weights, expected_tensors(model.config), model.directory)
+    dtype = getattr(torch, storage)
+    tensors = {
+        name if name == "lm_head.weight" else f"transformer.{name}": tensor.to(dtype)
+        for name, tensor in to_transformers(weights).items()
+    }
+    write_tensors(directory / "model.safetensors", tensors, {"format": "pt"})
+    if model.tokenizer is not None:
+        model.tokenizer.save(directory)
+    if (card := model.directory / "README.md").exists():  # the licence of what the model learned from goes with it
+        write_atomic(directory / "README.md", card.read_bytes())
+    ends = _end_tokens(model.tokenizer)
+    write_atomic(directory / "generation_config.json", _json(ends))
+    write_atomic(directory / "config.json", _json(_their_config(model.config) | ends | {"dtype": storage}))
+
+
+def _their_config(config: ModelConfig) -> dict[str, Any]:
+    """Settings of GPT2Config that say what a model is."""
+    activations = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": config.vocab_size,
+        "n_positions": config.context,
+        "n_ctx": config.context,
+        "n_embd": config.d_model,
+        "n_layer": config.n_layer,
+        "n_head": config.n_head,
+        "n_inner": config.d_ff,
+        "activation_function": activations[config.activation],
+        "layer_norm_epsilon": config.norm_eps,
+        "resid_pdrop": config.dropout,
+        "embd_pdrop": config.dropout,
+        "attn_pdrop": config.dropout,
+        "tie_word_embeddings": config.tie_embeddings,
+    }
+
+
+def _end_tokens(tokenizer: Tokenizer | None) -> dict[str, int | None]:
+    """Ids that begin and end a text; null where there are none, or GPT2Config assumes 50256."""
+    specials = {} if tokenizer is None else tokenizer.specials
+    end = specials.get("<eos>")
+    return {"bos_token_id": specials.get("<bos>", end), "eos_token_id": end, "pad_token_id": specials.get("<pad>")}
+
+
+def _json(settings: Mapping[str, Any]) -> bytes:
+    return (json.dumps(settings, indent=2) + "\n").encode()

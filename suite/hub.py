@@ -1,0 +1,297 @@
+"""From a name to a model: an embedded checkpoint, a directory, or a Hugging Face id."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+
+from suite import gpt2
+from suite.checkpoint import Checkpoint, Storage, load_checkpoint, read_config, save_checkpoint, skeleton
+from suite.errors import CheckpointError, ConfigError
+from suite.model.config import ModelConfig
+from suite.model.transformer import Transformer
+from suite.task import registered, suggest
+
+if TYPE_CHECKING:
+    from suite.data.tokenizer import Tokenizer
+
+PUBLISHED = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
+# what is fetched of a repository; the same weights for other libraries stay where they are
+NEEDED = (
+    "config.json",
+    "model.safetensors",
+    "model-*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
+    "README.md",
+)
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Model:
+    """A transformer with what is needed to use it.
+
+    Attributes:
+        transformer: in evaluation mode.
+        tokenizer: None where tokens are not text (music events), or where a GPT-2 directory has none.
+        task: name of the task it was trained for; "lm" for GPT-2.
+        name: as it was asked for.
+        directory: where it was read from.
+        extra: the task's own settings, plain JSON.
+    """
+
+    transformer: Transformer
+    tokenizer: Tokenizer | None
+    task: str
+    name: str
+    directory: Path
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's shape."""
+        return self.transformer.config
+
+
+def load(
+    name: str | Path,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype | None = None,
+    quantize: str | None = None,
+    revision: str | None = None,
+) -> Model:
+    """Read a model.
+
+    Args:
+        name: of an embedded checkpoint ("lm"), a directory (ours, or GPT-2 as `transformers` saves it), "gpt2",
+            "gpt2-medium", "gpt2-large", "gpt2-xl", or another Hugging Face id of one of the two kinds.
+        device: where the weights go.
+        dtype: of the weights (None: float32).
+        quantize: "float16" or "int8" weights for inference alone (None: as they are, ready to train).
+        revision: branch, tag or commit of a Hugging Face id.
+
+    Raises:
+        CheckpointError: there is no such model, or it cannot be read; the message says what to do.
+        ConfigError: the device is not there, or the options contradict each other.
+
+    Example:
+        >>> from suite import load
+        >>> model = load("lm")
+        >>> ids = torch.tensor([model.tokenizer.encode("The planet earth")])
+        >>> model.transformer(ids).shape == (*ids.shape, model.config.vocab_size)
+        True
+    """
+    if quantize is not None and dtype is not None:
+        raise ConfigError("quantize decides the type of the weights; give it or dtype, not both")
+    place = _device(device)
+    checkpoint = read(resolve(name, revision=revision))
+    transformer = _assemble(checkpoint, place, dtype or torch.float32)
+    if quantize is not None:
+        from suite.model.quantize import prepare_for_inference
+
+        transformer = prepare_for_inference(transformer, quantize)
+    return Model(
+        transformer=transformer,
+        tokenizer=checkpoint.tokenizer,
+        task=checkpoint.task,
+        name=str(name),
+        directory=checkpoint.directory,
+        extra=checkpoint.extra,
+    )
+
+
+def convert(
+    name: str | Path,
+    directory: Path | str,
+    *,
+    to: Literal["transformers", "suite"] = "transformers",
+    storage: Storage = "float32",
+    revision: str | None = None,
+) -> None:
+    """Write a model in another format.
+
+    Args:
+        name: of the model, as for `load`.
+        directory: made if need be; files of the same names are replaced.
+        to: "transformers" (a GPT-2 directory) or "suite".
+        storage: type of the weights on disk; int8 for "suite" alone.
+        revision: branch, tag or commit of a Hugging Face id.
+
+    Raises:
+        CheckpointError: the model cannot be read, or the directory not written.
+        ConfigError: the format cannot hold this model; the reason is given.
+    """
+    source, directory = resolve(name, revision=revision), Path(directory)
+    if directory.resolve() == source.resolve():
+        raise ConfigError(f"{directory} is the model's own directory; name another one to write to")
+    model = load(source)
+    if to == "transformers":
+        if storage == "int8":
+            raise ConfigError("int8 is a storage type of suite's own format; transformers gets float32 or float16")
+        gpt2.export(model, directory, storage=storage)
+    else:
+        card = source / "README.md"
+        save_checkpoint(
+            directory,
+            model.config,
+            model.transformer.state_dict(),
+            model.tokenizer,
+            task=model.task,
+            storage=storage,
+            extra=dict(model.extra),
+            card=card.read_text(encoding="utf-8") if card.exists() else None,
+        )
+
+
+def read(directory: Path) -> Checkpoint:
+    """Read a directory of either kind, told apart by its config.json.
+
+    Raises:
+        CheckpointError: it is of neither kind, or damaged, or its tokenizer has ids that the model has not.
+    """
+    settings = read_config(directory)
+    if settings.get("format") == "suite":
+        checkpoint = load_checkpoint(directory)
+    elif settings.get("model_type") == "gpt2":
+        checkpoint = gpt2.read(directory)
+    else:
+        raise CheckpointError(
+            f"{directory / 'config.json'} is of model type {settings.get('model_type')!r}; "
+            "what can be loaded is suite's own format and 'gpt2'"
+        )
+    if checkpoint.tokenizer is not None and checkpoint.tokenizer.vocab_size > checkpoint.config.vocab_size:
+        raise CheckpointError(
+            f"{directory}: the tokenizer has {checkpoint.tokenizer.vocab_size} ids, and the model "
+            f"{checkpoint.config.vocab_size}; they do not belong together"
+        )
+    return checkpoint
+
+
+def _assemble(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Transformer:
+    """A transformer around a checkpoint's weights; they are not copied where type and device are theirs already."""
+    transformer = skeleton(checkpoint.config)
+    weights = {name: tensor.to(device, dtype) for name, tensor in checkpoint.state_dict.items()}
+    if checkpoint.config.tie_embeddings:
+        weights["head.weight"] = weights["tokens.weight"]
+    transformer.load_state_dict(weights, assign=True)
+    if checkpoint.config.tie_embeddings:  # assigned one by one they share memory, but would be two parameters
+        transformer.head.weight = transformer.tokens.weight
+    return transformer.eval()
+
+
+def _device(device: str | torch.device) -> torch.device:
+    """The device of that name.
+
+    Raises:
+        ConfigError: this machine has none of that name.
+    """
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch built without CUDA asserts
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error
+    return place
+
+
+def resolve(name: str | Path, *, revision: str | None = None) -> Path:
+    """The directory a name stands for.
+
+    Args:
+        name: in this order, a directory with a checkpoint (or of a run, with a checkpoint in it), an embedded
+            checkpoint, or a Hugging Face id, which is fetched into that library's cache.
+        revision: branch, tag or commit of a Hugging Face id.
+
+    Raises:
+        CheckpointError: there is no such model, or it cannot be fetched; the message says what to do.
+        ConfigError: a revision of something that has none.
+    """
+    name = str(name)
+    directory = _local(name) or _embedded(name)
+    if directory is not None:
+        if revision is not None:
+            raise ConfigError(f"a revision belongs to a Hugging Face id, and {name!r} is the directory {directory}")
+        return directory
+    if name in PUBLISHED:
+        return _fetch(PUBLISHED[name], revision)
+    path = Path(name).expanduser()
+    if path.is_file():
+        raise CheckpointError(f"{name} is a file; name the directory that it lies in")
+    if path.exists():
+        raise CheckpointError(f"{name} is not a checkpoint: it has no config.json")
+    if len(path.parts) == 1:
+        if name in registered():
+            raise CheckpointError(f"task {name!r} has no embedded checkpoint; train one with `suite train {name}`")
+        raise CheckpointError(f"no model {name!r}; {suggest(name, [*embedded(), *PUBLISHED])}")
+    if _HUB_ID.fullmatch(name) and not path.parent.is_dir():
+        return _fetch(name, revision)
+    raise CheckpointError(f"{name} does not exist; name a checkpoint's directory, or a Hugging Face id as owner/name")
+
+
+def embedded() -> dict[str, Path]:
+    """Names and directories of the checkpoints that came with the installed tasks."""
+    found = {name: _embedded(name) for name in sorted(registered())}
+    return {name: directory for name, directory in found.items() if directory is not None}
+
+
+def _embedded(name: str) -> Path | None:
+    """The folder `checkpoint` beside a task's module, if there is one."""
+    point: EntryPoint | None = registered().get(name)
+    if point is None:
+        return None
+    with contextlib.suppress(ModuleNotFoundError):  # registered by a package that is gone
+        directory = Path(str(files(point.module.rpartition(".")[0]) / "checkpoint"))
+        if (directory / "config.json").is_file():
+            return directory
+    return None
+
+
+def _local(name: str) -> Path | None:
+    """A checkpoint's directory of that name, or the checkpoint in a run's directory."""
+    path = Path(name).expanduser()
+    return next((folder for folder in (path, path / "checkpoint") if (folder / "config.json").is_file()), None)
+
+
+def _fetch(identifier: str, revision: str | None) -> Path:
+    """Fetch a repository of the Hugging Face hub, or find it in the cache.
+
+    Raises:
+        CheckpointError: one line that says what to do.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(identifier, revision=revision, allow_patterns=list(NEEDED)))
+    except Exception as error:  # the library's own errors, those of two HTTP libraries, a full disk
+        raise CheckpointError(_why_not_fetched(identifier, revision, error)) from error
+
+
+def _why_not_fetched(identifier: str, revision: str | None, error: Exception) -> str:
+    """One line on what went wrong with the Hugging Face hub, and what to do."""
+    from huggingface_hub import constants, errors
+
+    pinned = identifier if revision is None else f"{identifier} at {revision}"
+    if isinstance(error, errors.GatedRepoError):
+        return f"{identifier} is gated: accept its terms at https://huggingface.co/{identifier}, then `hf auth login`"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return f"the Hugging Face hub has no {identifier}; if it is private, log in with `hf auth login`"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{identifier} has no revision {revision!r}; its branches and tags stand on its page"
+    if isinstance(error, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:
+        return f"{pinned} is not in the cache, and HF_HUB_OFFLINE forbids fetching it; unset it, or name a directory"
+    if isinstance(error, errors.LocalEntryNotFoundError):
+        return f"{pinned} is not in the cache, and the Hugging Face hub cannot be reached; connect, or name a directory"
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return f"{pinned} could not be fetched from the Hugging Face hub: {reason}"
