@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from suite.errors import SuiteError
     from suite.hub import Model, load
     from suite.model import ModelConfig, Transformer
-    from suite.pipeline import pipeline
+    from suite.pipelines import pipeline
     from suite.sampling import Sampling, generate, stream
 
 _HOMES = {
@@ -24,7 +24,7 @@ _HOMES = {
     "Transformer": "suite.model",
     "generate": "suite.sampling",
     "load": "suite.hub",
-    "pipeline": "suite.pipeline",
+    "pipeline": "suite.pipelines",
     "stream": "suite.sampling",
 }
 
@@ -44,7 +44,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'suite' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value = getattr(import_module(_HOMES[name]), name)
+    return value
 
 
 def __dir__() -> list[str]:

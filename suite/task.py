@@ -7,10 +7,12 @@ the transformer, the training loop and the sampler, knows no task. Tasks registe
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -105,6 +107,17 @@ class Task(Protocol):
 def registered() -> dict[str, EntryPoint]:
     """Names of the installed tasks, and where each is; nothing is imported."""
     return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def embedded() -> dict[str, Path]:
+    """Installed tasks that came with a checkpoint, the folder `checkpoint` beside their module; no task is imported."""
+    found = {}
+    for name, point in registered().items():
+        with contextlib.suppress(ModuleNotFoundError):  # registered by a package that is gone
+            directory = Path(str(files(point.module.rpartition(".")[0]) / "checkpoint"))
+            if (directory / "config.json").is_file():
+                found[name] = directory
+    return found
 
 
 def find_task(name: str) -> Task:

@@ -1,4 +1,7 @@
-"""A task and a model, put together for use from Python."""
+"""A task and a model, put together for use from Python.
+
+The module is not called `pipeline`: once imported it would hide the function `suite.pipeline`.
+"""
 
 from __future__ import annotations
 
