@@ -1,0 +1,8 @@
+"""`suite bench`."""
+
+import click
+
+
+@click.group()
+def bench() -> None:
+    """Measure speed."""

@@ -1,0 +1,116 @@
+"""`suite`: the command line, a thin face of the Python API.
+
+Neither this module nor those it imports may import torch at the top: `suite --help` and tab completion are quick.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+import click
+from click.exceptions import NoArgsIsHelpError
+
+from suite.cli.bench import bench
+from suite.cli.completion import completion
+from suite.cli.convert import convert
+from suite.cli.groups import Group
+from suite.cli.models import models
+from suite.cli.next import next_tokens
+from suite.cli.tasks import evaluate, run
+from suite.cli.train import train
+from suite.errors import SuiteError
+
+USER_ERROR = 2
+INTERRUPTED = 128 + signal.SIGINT
+BROKEN_PIPE = 128 + 13  # SIGPIPE, which Windows lacks
+
+
+@click.group(
+    cls=Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Each command has its own --help. SUITE_DEBUG=1 shows where an error came from.",
+)
+@click.version_option(package_name="decoder-suite", message="suite %(version)s")
+def cli() -> None:
+    """One decoder-only transformer that does real jobs.
+
+    \b
+    suite run lm "The planet earth"       continue a text
+    suite next "The planet earth is"      see what the model expects next
+    suite train lm --data texts/ --out runs/a
+    """
+
+
+for command in (run, next_tokens, train, evaluate, models, convert, bench, completion):
+    cli.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Args:
+        arguments: words after `suite` (None: those of this process).
+
+    Returns:
+        the exit code: 0; 2 for what a user can put right, told in a line on stderr; 130 for Ctrl-C; 141 for a reader
+        that went away.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 is no reason to stop
+    color = False if os.environ.get("NO_COLOR") else None
+    try:
+        code = cli.main(arguments, "suite", complete_var="_SUITE_COMPLETE", standalone_mode=False, color=color)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except NoArgsIsHelpError as error:
+        error.show()
+        return USER_ERROR
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_stdout()
+        return BROKEN_PIPE
+    except (click.ClickException, SuiteError, OSError, MemoryError, RuntimeError) as error:
+        if os.environ.get("SUITE_DEBUG") or (isinstance(error, RuntimeError) and not _out_of_memory(error)):
+            raise
+        _forget_stdout()
+        click.echo(f"suite: error: {_one_line(error)}", err=True)
+        if isinstance(error, click.UsageError) and error.ctx is not None:
+            click.echo(f"try: {error.ctx.command_path} --help", err=True)
+        return USER_ERROR
+
+
+def _one_line(error: Exception) -> str:
+    """What to tell the user about an error."""
+    if isinstance(error, click.ClickException):
+        text = error.format_message()
+    elif isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename is not None else error.strerror
+    elif isinstance(error, SuiteError | OSError):
+        text = str(error)
+    else:
+        text = "not enough memory; try a smaller model or batch, a shorter text, or --quantize int8"
+    return " ".join(text.splitlines())
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch failed to allocate, which it tells in words alone."""
+    return "out of memory" in str(error) or "can't allocate memory" in str(error)
+
+
+def _forget_stdout() -> None:
+    """Keep the interpreter from complaining at its end about output that nobody can take."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

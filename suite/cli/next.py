@@ -1,0 +1,54 @@
+"""`suite next`: what the model expects to come next, with true probabilities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from suite.cli.options import file_option, json_option, load_model, model_options, prompt_text, tell_unseen
+from suite.cli.show import bar, percent, printable, table, write_json
+from suite.task import find_task
+
+BAR = 40  # cells of a certainty
+
+
+@click.command("next")
+@click.argument("prompt", required=False)
+@file_option
+@click.option(
+    "-k", "--top", "k", type=click.IntRange(min=1), default=10, metavar="K", help="Tokens to show.  [default: 10]"
+)
+@model_options("lm")
+@json_option
+def next_tokens(
+    prompt: str | None,
+    file: str | None,
+    k: int,
+    model: str,
+    revision: str | None,
+    device: str,
+    quantize: str | None,
+    as_json: bool,
+) -> None:
+    """Show the likeliest next tokens after PROMPT, or those that begin a text.
+
+    Probabilities are over the whole vocabulary, and the last line is what is left for all tokens not shown. PROMPT is
+    - for standard input, which is also read where it is piped.
+    """
+    text = prompt_text(prompt, file)
+    loaded = load_model(model, revision, device, quantize)
+    writer: Any = find_task("lm").pipeline(loaded)
+    size = loaded.config.vocab_size
+    tokens = len(writer.encode(text))
+    tell_unseen(tokens, loaded.config.context)
+    found = writer.next(text, min(k, size))
+    others = size - len(found.tokens)
+    if as_json:
+        shown = [{"id": id, "text": word, "probability": share} for id, word, share in found.tokens]
+        write_json({"prompt": text, "prompt_tokens": tokens, "next": shown, "rest": found.rest, "others": others})
+        return
+    rows = [[printable(word), percent(share), bar(share, BAR)] for _, word, share in found.tokens]
+    rows.append([f"{others:,} others", percent(found.rest), bar(found.rest, BAR)])
+    lines = table(rows, "lrl")
+    click.echo("\n".join([*lines[:-1], click.style(lines[-1], dim=True)]))

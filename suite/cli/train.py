@@ -1,0 +1,76 @@
+"""`suite train`: from a recipe and data to a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from click.shell_completion import CompletionItem
+
+from suite.cli.options import json_option
+from suite.cli.show import notice, write_json
+from suite.task import find_task, registered
+
+
+def _complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    names = [CompletionItem(name) for name in registered() if name.startswith(incomplete)]
+    return [*names, CompletionItem(incomplete, type="file")]
+
+
+@click.command()
+@click.argument("recipe", metavar="TASK|RECIPE.toml", shell_complete=_complete_recipe)
+@click.option("--data", multiple=True, metavar="SOURCE", help="Training data: file, folder, glob or data-set name.")
+@click.option("--valid", multiple=True, metavar="SOURCE", help="Validation data. [default: a part is held out]")
+@click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
+@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Directory of the run.")
+@click.option("--max-minutes", type=click.FloatRange(min=0), help="Save and stop after so long.")
+@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps.")
+@json_option
+def train(
+    recipe: str,
+    data: tuple[str, ...],
+    valid: tuple[str, ...],
+    overrides: tuple[str, ...],
+    out: Path,
+    max_minutes: float | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Train a model.
+
+    A TASK starts from its default recipe; RECIPE.toml is one of your own. --data, --valid, --set and --device may
+    be given several times where that makes sense. The same command goes on with a run that was stopped.
+
+    \b
+    suite train lm --data novels/ --out runs/novels
+    suite train lm --data notes.txt --set model.n_layer=6 --set optimizer.lr=1e-3 --out runs/notes
+    suite run lm "Once" --model runs/novels
+    """
+    path = Path(recipe) if recipe.endswith(".toml") else find_task(recipe).default_recipe()
+    from suite.training.fit import fit
+    from suite.training.recipe import Recipe
+
+    lines = list(overrides)
+    for key, sources in (("data.train", data), ("data.valid", valid)):
+        if sources:
+            lines.append(f"{key}={json.dumps(sources, ensure_ascii=False)}")
+    if max_minutes is not None:
+        lines.append(f"run.max_minutes={max_minutes}")
+    fitted = fit(Recipe.load(path, lines), out, device=device, say=notice)
+    result = fitted.result
+    if as_json:
+        write_json(
+            {
+                "checkpoint": str(fitted.checkpoint),
+                "parameters": fitted.parameters,
+                "step": result.step,
+                "finished": result.finished,
+                "best_loss": result.best_loss,
+                "best_step": result.best_step,
+            }
+        )
+        return
+    state = "finished" if result.finished else "stopped for now; the same command goes on"
+    loss = "" if result.best_loss is None else f", validation loss {result.best_loss:.4f} at step {result.best_step:,}"
+    click.echo(f"{fitted.checkpoint}: step {result.step:,}, {state}{loss}")

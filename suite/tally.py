@@ -1,0 +1,102 @@
+"""Where a model's parameters are, and what they weigh; the table of "The Illustrated GPT-2", for any model.
+
+Source: Alammar 2019, "The Illustrated GPT-2".
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from suite.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from suite.model import ModelConfig
+
+BYTES = {"float32": 4, "float16": 2}  # of a value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Weight:
+    """A tensor, or those of the same name and shape in several blocks.
+
+    Attributes:
+        name: as in the state dict, with `*` for the block's number.
+        shape: of one.
+        count: how many there are.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    count: int
+
+    @property
+    def parameters(self) -> int:
+        """In all of them."""
+        return self.count * math.prod(self.shape)
+
+    @property
+    def part(self) -> str:
+        """What it belongs to: "embeddings", "blocks", "norm" or "head"."""
+        first = self.name.partition(".")[0]
+        return "embeddings" if first in ("tokens", "positions") else first
+
+    def nbytes(self, storage: str) -> int:
+        """Bytes in a checkpoint stored as "float32", "float16" or "int8" (matrices, with a float32 scale a row)."""
+        if storage == "int8" and len(self.shape) == 2:
+            return self.parameters + self.count * 4 * self.shape[0]
+        return self.parameters * BYTES.get(storage, 4)
+
+
+def tally(config: ModelConfig) -> list[Weight]:
+    """The weights of a model in the order it uses them; tied ones stand once. No memory is taken for them.
+
+    Example:
+        >>> from suite import ModelConfig
+        >>> sum(weight.parameters for weight in tally(ModelConfig.gpt2("124M")))
+        124439808
+    """
+    from suite.checkpoint import expected_tensors
+
+    counts: dict[tuple[str, tuple[int, ...]], int] = {}
+    for name, tensor in expected_tensors(config).items():
+        key = (re.sub(r"\.\d+\.", ".*.", name), tuple(tensor.shape))
+        counts[key] = counts.get(key, 0) + 1
+    return [Weight(name=name, shape=shape, count=count) for (name, shape), count in counts.items()]
+
+
+def cache_bytes(config: ModelConfig, dtype: str) -> int:
+    """Bytes of keys and values that one token leaves behind, in "float32" or "float16".
+
+    Example:
+        >>> from suite import ModelConfig
+        >>> cache_bytes(ModelConfig.gpt2("124M"), "float32")
+        73728
+    """
+    return 2 * config.n_layer * config.kv_heads * config.head_width * BYTES[dtype]
+
+
+def read_head(directory: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    """What a checkpoint of ours says of itself, without torch and without reading its weights.
+
+    Returns:
+        the content of config.json, and the shape of each tensor in model.safetensors (scales of int8 ones left out).
+
+    Raises:
+        CheckpointError: a file is missing or damaged.
+    """
+    path = directory / "config.json"
+    try:
+        settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        path = directory / "model.safetensors"
+        with path.open("rb") as file:
+            length = int.from_bytes(file.read(8), "little")
+            head: dict[str, Any] = json.loads(file.read(min(length, path.stat().st_size)))
+        shapes = {name: tuple(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__"}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} is missing or damaged: {error}") from error
+    return settings, {name: shape for name, shape in shapes.items() if not name.endswith(".scale")}
