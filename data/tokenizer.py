@@ -272,10 +272,15 @@ class Tokenizer:
         ranks = {bytes([byte]): byte for byte in range(256)}
         order = {pair: 256 + n for n, pair in enumerate(self.merges)}
         halves: dict[bytes, tuple[bytes, bytes]] = {}
+        unmade: set[bytes] = set()
         for pair, rank in order.items():
             token = pair[0] + pair[1]
-            if token not in ranks and all(half in ranks for half in pair) and _reachable(pair, rank, order, halves):
+            if not all(half in ranks for half in pair):
+                unmade.update(half for half in pair if half not in ranks)
+            elif token not in ranks and _reachable(pair, rank, order, halves):
                 ranks[token], halves[token] = rank, pair
+        if early := unmade & ranks.keys():  # no training gives this, and the reasoning above does not hold for it
+            raise CheckpointError(f"tokenizer: merges are out of order, {min(early)!r} is used before it is made")
         return ranks
 
     @cached_property

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import tokenizers
-from hypothesis import example, given, settings
+from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
 from suite.data.tokenizer import Tokenizer
@@ -114,9 +114,22 @@ def test_tokens_out_of_reach_are_not_used(merges: list[tuple[bytes, bytes]], tex
     vocabulary |= {token: 256 + n for n, token in enumerate(reversed(made) if reverse else made)}
     tokenizer = Tokenizer(vocabulary, merges, {})
     hf = tokenizers.Tokenizer.from_str(json.dumps(tokenizer._to_json()))
+    try:
+        tokenizer.encode("")
+    except CheckpointError:  # see the next test
+        reject()
     for text in texts:
         assert tokenizer.encode(text) == hf.encode(text).ids
         assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_merges_out_of_order_are_refused() -> None:
+    """A token used in a merge before the merge that makes it: tiktoken's ranks cannot say that, ids would differ."""
+    made = [b"aa", b"aaa", b"aaaa", b"aaaaaaaa"]
+    vocabulary = {bytes([byte]): byte for byte in range(256)} | {token: 256 + n for n, token in enumerate(made)}
+    merges = [(b"a", b"a"), (b"aa", b"a"), (b"a", b"aaa"), (b"aaaa", b"aaaa"), (b"aa", b"aa")]
+    with pytest.raises(CheckpointError, match="out of order, b'aaaa' is used before it is made"):
+        Tokenizer(vocabulary, merges, {}).encode("aaaa")
 
 
 @pytest.mark.parametrize("space", [" ", "\n", " \n", "\u3000"])
