@@ -49,7 +49,7 @@ class _PiecewiseCrossEntropy(torch.autograd.Function):
             loss = norm.log() - correct
             if mean is not None:
                 loss = loss + smoothing * (correct - mean)
-            weight = None if weights is None else weights[piece, None]
+            weight = None if weights is None else weights[piece, None].float()
             total += (loss if weight is None else loss * weight).sum()
             if hidden_grad is None or head_grad is None:
                 continue

@@ -1,0 +1,114 @@
+"""A recipe's mistakes are named, with the key that was probably meant; a right one survives being saved."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from suite.errors import ConfigError
+from suite.training import Recipe, from_table
+
+TEXT = """
+task = "lm"
+seed = 7
+[model]
+d_model = 64
+windows = [0, 8]
+[batch]
+size = 4
+[optimizer]
+lr = 1
+[run]
+steps = 10
+[lm]
+stride = 3
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "recipe.toml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_round_trip(file: Path) -> None:
+    recipe = Recipe.load(file)
+    assert recipe.optimizer.lr == 1.0 and isinstance(recipe.optimizer.lr, float)
+    assert recipe.options == {"stride": 3} and recipe.seed == 7
+    assert Recipe.from_dict(json.loads(json.dumps(recipe.to_dict()))) == recipe
+
+
+@pytest.mark.parametrize(
+    ("override", "read"),
+    [
+        ("optimizer.lr=3e-4", lambda recipe: recipe.optimizer.lr == 3e-4),
+        ("optimizer.kind=muon", lambda recipe: recipe.optimizer.kind == "muon"),
+        ('data.train=["a.txt"]', lambda recipe: recipe.data == {"train": ["a.txt"]}),
+        ("data.train=a b.txt", lambda recipe: recipe.data == {"train": "a b.txt"}),
+        ("lm.stride=9", lambda recipe: recipe.options == {"stride": 9}),
+        ("run.compile=true", lambda recipe: recipe.run.compile is True),
+    ],
+)
+def test_overrides(file: Path, override: str, read: Any) -> None:
+    assert read(Recipe.load(file, [override]))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimizer.lrr=1", "unknown key 'optimizer.lrr'; did you mean 'optimizer.lr'?"),
+        ("optimiser.lr=1", "unknown key 'optimiser'; did you mean 'optimizer'?"),
+        ("model.d_modle=1", "unknown key 'model.d_modle'; did you mean 'model.d_model'?"),
+        ("run.steps=many", "run.steps must be int, not 'many'"),
+        ("run.steps=true", "run.steps must be int, not True"),
+        ("run.steps=0", "run.steps is 0, and must be at least 1"),
+        ("optimizer.kind=sgd", "optimizer.kind is 'sgd'; the choices are adamw, muon"),
+        ("optimizer=1", "optimizer must be a table, not 1"),
+        ("batch.tokens=5", "batch needs either batch.size"),
+        ("seed.x=1", "seed is not a table"),
+        ("nothing", "not of the form table.key=value"),
+    ],
+)
+def test_mistakes(file: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        Recipe.load(file, [override])
+    assert message in str(error.value) and "\n" not in str(error.value)
+    assert str(file) in str(error.value) or "--set" in str(error.value)
+
+
+def test_missing_key_and_broken_file(tmp_path: Path, file: Path) -> None:
+    (tmp_path / "short.toml").write_text('task = "lm"\n[batch]\nsize = 1\n')
+    with pytest.raises(ConfigError, match=r"short.toml: run is missing"):
+        Recipe.load(tmp_path / "short.toml")
+    (tmp_path / "broken.toml").write_text("task = \n")
+    with pytest.raises(ConfigError, match=r"cannot read recipe .*broken.toml"):
+        Recipe.load(tmp_path / "broken.toml")
+    with pytest.raises(ConfigError, match="cannot read recipe"):
+        Recipe.load(tmp_path / "absent.toml")
+
+
+def test_model_config(file: Path) -> None:
+    recipe = Recipe.load(file, ["model.context=16", "model.n_layer=2", "model.n_head=2"])
+    assert recipe.model_config(99).vocab_size == 99
+    with pytest.raises(ConfigError, match="the tokenizer has 99"):
+        Recipe.load(file, ["model.vocab_size=5"]).model_config(99)
+
+
+def test_tables_of_a_task() -> None:
+    """Tasks check tables of their own with the same function, so their messages are as good."""
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Options:
+        pair: tuple[str, ...] = ()
+        ratio: float | None = None
+        mode: Literal["a", "b"] = "a"
+
+    made = from_table(Options, {"pair": ["en", "de"], "ratio": 2}, "here", "translate.")
+    assert made.pair == ("en", "de") and made.ratio == 2.0
+    with pytest.raises(ConfigError, match=r"here: translate.pair\[1\] must be str, not 3"):
+        from_table(Options, {"pair": ["en", 3]}, "here", "translate.")
+    with pytest.raises(ConfigError, match=r"here: unknown key 'translate.rato'; did you mean 'translate.ratio'"):
+        from_table(Options, {"rato": 1}, "here", "translate.")
