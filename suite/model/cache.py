@@ -66,13 +66,24 @@ class KVCache:
         """Make row `i` a copy of what was row `rows[i]`; the batch becomes as long as `rows`.
 
         Serves beam search (which moves rows), several samples of one prompt (which copies one) and rows that have
-        finished (which leave).
+        finished (which leave). Unless the batch grows this happens in place and copies only what moves.
         """
-        index = torch.as_tensor(rows, dtype=torch.long, device=self.lengths.device)
-        self.keys = [keys.index_select(0, index) for keys in self.keys]
-        self.values = [values.index_select(0, index) for values in self.values]
+        sources = rows.tolist() if isinstance(rows, Tensor) else list(rows)
+        index = torch.tensor(sources, dtype=torch.long, device=self.lengths.device)
+        if len(sources) > self.batch:
+            self.keys = [keys.index_select(0, index) for keys in self.keys]
+            self.values = [values.index_select(0, index) for values in self.values]
+        else:
+            places = [place for place, source in enumerate(sources) if place != source]
+            moved = torch.tensor(places, dtype=torch.long, device=index.device)
+            used = min(max(self.seen), self.capacity)
+            for tensor in (*self.keys, *self.values):
+                slots = tensor[:, :, :used]
+                slots.index_copy_(0, moved, slots.index_select(0, index[moved]))
+            self.keys = [keys[: len(sources)] for keys in self.keys]
+            self.values = [values[: len(sources)] for values in self.values]
         self.lengths = self.lengths[index]
-        self.seen = [self.seen[row] for row in index.tolist()]
+        self.seen = [self.seen[source] for source in sources]
 
     def copy_row(self, row: int, other: KVCache, other_row: int = 0) -> None:
         """Replace `row` by a row of another cache, which has no more slots than this one and has not wrapped."""

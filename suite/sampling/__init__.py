@@ -1,6 +1,7 @@
 """Sampling: from a transformer and prompts to new tokens."""
 
+from suite.sampling.beam import Hypothesis, beam_search
 from suite.sampling.generate import Generated, Step, generate, stream
 from suite.sampling.rules import Grammar, Sampling
 
-__all__ = ["Generated", "Grammar", "Sampling", "Step", "generate", "stream"]
+__all__ = ["Generated", "Grammar", "Hypothesis", "Sampling", "Step", "beam_search", "generate", "stream"]

@@ -107,8 +107,8 @@ class Decoding:
             for row, seen in enumerate(self.cache.seen):
                 if seen == self.transformer.config.context:
                     self._restart(row)
-        for row, token in zip(self.tokens, tokens, strict=True):
-            row.append(token)
+        for history, token in zip(self.tokens, tokens, strict=True):
+            history.append(token)
         return self.step_function(torch.tensor(tokens, device=self.device)[:, None], self.cache)  # (B, V)
 
     def reorder(self, rows: Sequence[int]) -> None:
