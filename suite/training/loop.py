@@ -190,7 +190,7 @@ class Trainer:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             return self.loss(self.model, batch.to(self.device))
 
-    def _take_step(self, batches: list[Batch]) -> None:
+    def take_step(self, batches: list[Batch]) -> None:
         """One optimizer step on this rank's share of its examples."""
         step = self.progress.step
         seed_step(self.recipe.seed, step, self.ranks.rank)
@@ -359,7 +359,7 @@ class Trainer:
                 while not self._finished() and not out_of_time:
                     batches = upcoming.result()
                     upcoming = loader.submit(self._load_step, progress.step + 1)
-                    self._take_step(batches)
+                    self.take_step(batches)
                     self.reporter.advance()
                     last = progress.step == run.steps
                     talk = progress.step % run.log_every == 0 or last  # when ranks agree on stopping

@@ -1,0 +1,306 @@
+"""Speed, beside `transformers` doing the same work in the same run.
+
+Machines drift, so the systems take turns and each figure is the best of its turns; compare ratios, not tokens/s.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from suite.errors import ConfigError
+from suite.model import ModelConfig, Transformer
+
+BASELINE = "transformers float32"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Speed:
+    """One system's figure.
+
+    Attributes:
+        system: what ran, and in which type.
+        batch: rows at a time.
+        tokens_per_second: of each row for decoding, of all together for training.
+        ratio: to the baseline at the same batch; None where the baseline was left out.
+        bandwidth_share: of the measured memory bandwidth that reading each weight once a step comes to; decoding alone.
+        agrees: of decoding, how many of the new tokens are the baseline's.
+    """
+
+    system: str
+    batch: int
+    tokens_per_second: float
+    ratio: float | None = None
+    bandwidth_share: float | None = None
+    agrees: int | None = None
+
+
+def memory_bandwidth() -> float:
+    """Bytes a second that summing a large tensor reads, best of several, on the threads torch has."""
+    block = torch.ones(64 * 1024 * 1024)  # 256 MiB: larger than caches, or at least than a fair share of one
+    return block.nbytes / best_times({"sum": lambda: block.sum()}, 8)["sum"]
+
+
+def best_times(systems: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Seconds of each system's best turn; they run in turn, after one turn that does not count."""
+    best = dict.fromkeys(systems, float("inf"))
+    for turn in range(repeats + 1):
+        for name, run in systems.items():
+            start = time.perf_counter()
+            run()
+            if turn:
+                best[name] = min(best[name], time.perf_counter() - start)
+    return best
+
+
+def decode(
+    *,
+    size: str = "124M",
+    prompt: int = 64,
+    new: int = 128,
+    batches: Sequence[int] = (1, 8),
+    weights: Sequence[str] = ("float32", "float16", "int8"),
+    compile: bool = False,
+    baseline: bool = True,
+    threads: int = 2,
+    repeats: int = 3,
+    say: Callable[[str], object] = lambda line: None,
+) -> list[Speed]:
+    """Greedy decoding of GPT-2 with random weights on the CPU; a prompt's prefill counts.
+
+    Args:
+        size: of GPT-2.
+        prompt, new: tokens.
+        batches: rows at a time.
+        weights: types of the weights.
+        compile: whether to add the float32 step compiled.
+        baseline: whether to run `transformers` too.
+        threads: of the products.
+        repeats: turns of each system.
+        say: takes the measured memory bandwidth, as a line.
+    """
+    from suite.model.quantize import prepare_for_inference
+    from suite.sampling import Sampling, generate
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    config = ModelConfig.gpt2(size)
+    model = Transformer(config).eval()
+    with torch.no_grad():  # initial weights barely tell tokens apart; this makes the greedy choice a clear one
+        for parameter in model.parameters():
+            parameter.mul_(2)
+    reference = as_transformers(model) if baseline else None
+    bandwidth = memory_bandwidth()
+    say(f"memory bandwidth: {bandwidth / 1e9:.1f} GB/s on {threads} threads")
+    variants: dict[str, tuple[Transformer, bool]] = {}
+    for kind in weights:
+        variants[f"suite {kind}"] = (prepare_for_inference(_copy(model), kind), False)
+        if kind == "float32" and compile:
+            variants["suite float32 compiled"] = (variants["suite float32"][0], True)
+    speeds = []
+    for batch in batches:
+        ids = np.random.default_rng(0).integers(0, config.vocab_size, (batch, prompt)).tolist()
+        found: dict[str, Any] = {}
+
+        def ours(name: str, ids: list[list[int]] = ids, found: dict[str, Any] = found) -> None:
+            transformer, compiled = variants[name]
+            rows = generate(transformer, ids, max_new_tokens=new, sampling=Sampling(temperature=0), compile=compiled)
+            found[name] = [list(row.tokens) for row in rows]
+
+        def theirs(ids: list[list[int]] = ids, found: dict[str, Any] = found) -> None:
+            found[BASELINE] = reference(torch.tensor(ids), new).tolist() if reference else []
+
+        systems: dict[str, Callable[[], object]] = {BASELINE: theirs} if reference else {}
+        systems |= {name: lambda name=name: ours(name) for name in variants}  # type: ignore[misc]
+        seconds = best_times(systems, repeats)
+        for name, taken in seconds.items():
+            speed = new / taken
+            agrees = None
+            if reference and name != BASELINE:
+                pairs = zip(found[name], found[BASELINE], strict=True)
+                agrees = sum(a == b for mine, his in pairs for a, b in zip(mine, his, strict=True))
+            speeds.append(
+                Speed(
+                    system=name,
+                    batch=batch,
+                    tokens_per_second=speed,
+                    ratio=seconds[BASELINE] / taken if reference else None,
+                    bandwidth_share=_bytes_read(config, name) * speed / bandwidth,
+                    agrees=agrees,
+                )
+            )
+    return speeds
+
+
+def _copy(model: Transformer) -> Transformer:
+    """A model of its own memory, since preparing one for inference consumes it."""
+    twin = Transformer(model.config).eval()
+    twin.load_state_dict(model.state_dict())
+    return twin
+
+
+def _bytes_read(config: ModelConfig, system: str) -> float:
+    """Bytes of the weights that a step of this system must read: all of them but the embeddings looked up."""
+    with torch.device("meta"):
+        count = sum(parameter.numel() for parameter in Transformer(config).parameters())
+    if config.position == "learned":
+        count -= config.context * config.d_model
+    return count * (2 if "16" in system else 1 if "int8" in system else 4)
+
+
+def as_transformers(model: Transformer) -> Callable[[Tensor, int], Tensor]:
+    """The same model in `transformers`: a function from ids (B, T) and a number to so many new ids (B, new)."""
+    try:
+        from transformers import AutoModelForCausalLM
+    except ImportError as error:
+        raise ConfigError("the baseline needs transformers: pip install 'decoder-suite[baselines]'") from error
+    from suite.gpt2 import export
+    from suite.hub import Model
+
+    with tempfile.TemporaryDirectory() as folder:
+        bare = Model(transformer=model, tokenizer=None, task="lm", name="benchmark", directory=Path(folder))
+        export(bare, Path(folder))
+        other = AutoModelForCausalLM.from_pretrained(folder).eval()
+
+    def run(ids: Tensor, new: int) -> Tensor:
+        with torch.inference_mode():
+            out = other.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=new, min_new_tokens=new, do_sample=False
+            )
+        return out[:, ids.shape[1] :]  # type: ignore[no-any-return]
+
+    return run
+
+
+def train(
+    *,
+    n_layer: int = 6,
+    d_model: int = 384,
+    n_head: int = 6,
+    vocab_size: int = 8192,
+    batch: int = 16,
+    length: int = 256,
+    precisions: Sequence[str] = ("float32", "bfloat16"),
+    baseline: bool = True,
+    threads: int = 2,
+    repeats: int = 5,
+    device: str = "cpu",
+) -> list[Speed]:
+    """Optimizer steps of a GPT-2-shaped model: forward, backward, clipping, AdamW.
+
+    Args:
+        n_layer, d_model, n_head, vocab_size: of the model.
+        batch, length: rows of so many tokens a step.
+        precisions: of the products.
+        baseline: whether to run `transformers` in the same plain loop (float32, and bfloat16 autocast where asked).
+        threads: of the products, on a CPU.
+        repeats: steps of each system that count.
+        device: where.
+    """
+    from suite.training.batches import Batch, Example
+    from suite.training.loop import Trainer
+    from suite.training.loss import language_modelling
+    from suite.training.recipe import BatchConfig, Recipe, RunConfig
+    from suite.training.state import RunDirectory
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    place = torch.device(device)
+    config = ModelConfig(vocab_size=vocab_size, context=length, d_model=d_model, n_layer=n_layer, n_head=n_head)
+    rows = np.random.default_rng(0).integers(0, vocab_size, (batch, length + 1))
+    examples = [Example(row) for row in rows]
+    systems: dict[str, Callable[[], object]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for precision in precisions:
+            recipe = Recipe(
+                task="lm",
+                run=RunConfig(steps=repeats + 1, precision=precision),  # type: ignore[arg-type]
+                batch=BatchConfig(size=batch),
+            )
+            trainer = Trainer(
+                Transformer(config),
+                _Repeated(examples),
+                recipe,
+                RunDirectory(Path(folder)),
+                [],
+                language_modelling(),
+                place,
+            )
+            trainer.model.train()
+            systems[f"suite {precision}"] = lambda trainer=trainer: _timed_step(trainer, [Batch.collate(examples)])  # type: ignore[misc]
+            if baseline:
+                systems[f"transformers {precision}"] = _plain_loop(config, rows, precision, place)
+        seconds = best_times(systems, repeats)
+    speeds = []
+    for name, taken in seconds.items():
+        ratio = seconds[f"transformers {name.split()[1]}"] / taken if baseline else None
+        speeds.append(Speed(system=name, batch=batch, tokens_per_second=batch * length / taken, ratio=ratio))
+    return speeds
+
+
+class _Repeated:
+    """The same examples over and over."""
+
+    def __init__(self, examples: Sequence[Any]) -> None:
+        self.examples = examples
+
+    def __getitem__(self, index: int, /) -> Any:
+        return self.examples[index % len(self.examples)]
+
+    def length(self, index: int, /) -> int:
+        """Tokens in the example at `index`."""
+        return len(self.examples[index % len(self.examples)].tokens)
+
+
+def _timed_step(trainer: Any, batches: list[Any]) -> None:
+    trainer.take_step(batches)
+    if trainer.device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def _plain_loop(
+    config: ModelConfig, rows: np.ndarray[Any, Any], precision: str, place: torch.device
+) -> Callable[[], object]:
+    """One step of `transformers`' model in the loop that everybody writes."""
+    try:
+        from transformers import GPT2Config, GPT2LMHeadModel
+    except ImportError as error:
+        raise ConfigError("the baseline needs transformers: pip install 'decoder-suite[baselines]'") from error
+
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=config.vocab_size,
+            n_positions=config.context,
+            n_embd=config.d_model,
+            n_layer=config.n_layer,
+            n_head=config.n_head,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=None,  # GPT-2's would lie outside this vocabulary
+            eos_token_id=None,
+        )
+    ).to(place)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    tokens = torch.from_numpy(rows).to(place)
+
+    def step() -> None:
+        with torch.autocast(place.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            logits = model(tokens[:, :-1]).logits
+            loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        if place.type == "cuda":
+            torch.cuda.synchronize()
+
+    return step
