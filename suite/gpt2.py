@@ -107,11 +107,13 @@ def read_model_config(directory: Path) -> ModelConfig:
     Their three dropout rates are one here: the residual one.
 
     Raises:
-        CheckpointError: a setting is not a number where it must be one, or changes the arithmetic in a way that
-            `Transformer` does not have.
+        CheckpointError: it is not of a GPT-2, a setting is not a number where it must be one, or changes the
+            arithmetic in a way that `Transformer` does not have.
     """
     path = directory / "config.json"
     settings = _DEFAULTS | read_config(directory)
+    if (kind := settings.get("model_type")) != "gpt2":
+        raise CheckpointError(f"{path} is of model type {kind!r}; suite loads its own format and 'gpt2'")
     for name in _FIXED:
         if settings[name] != _DEFAULTS[name]:
             raise CheckpointError(f"{path}: {name} is {settings[name]!r}; only {_DEFAULTS[name]!r} can be loaded")
@@ -122,14 +124,17 @@ def read_model_config(directory: Path) -> ModelConfig:
         )
     if "quantization_config" in settings:
         raise CheckpointError(f"{path}: the weights are quantized; load the model they were made from")
+    for name in ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"):
+        if type(settings[name]) is not int and settings[name] != _DEFAULTS[name]:
+            raise CheckpointError(f"{path}: {name} is {settings[name]!r}, and must be a whole number")
     try:
         return ModelConfig(
-            vocab_size=int(settings["vocab_size"]),
-            context=int(settings["n_positions"]),
-            d_model=int(settings["n_embd"]),
-            n_layer=int(settings["n_layer"]),
-            n_head=int(settings["n_head"]),
-            d_ff=None if settings["n_inner"] is None else int(settings["n_inner"]),
+            vocab_size=settings["vocab_size"],
+            context=settings["n_positions"],
+            d_model=settings["n_embd"],
+            n_layer=settings["n_layer"],
+            n_head=settings["n_head"],
+            d_ff=settings["n_inner"],
             activation=_ACTIVATIONS[settings["activation_function"]],
             tie_embeddings=bool(settings["tie_word_embeddings"]),
             dropout=float(settings["resid_pdrop"]),
@@ -150,7 +155,7 @@ def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
             "runs whatever code is in it: load it once with transformers and save_pretrained it again"
         )
     try:
-        shards = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+        shards = sorted({str(name) for name in json.loads(index.read_bytes())["weight_map"].values()})
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{index} is not an index of safetensors files: {error!r}") from error
     if outside := [name for name in shards if Path(name).name != name]:

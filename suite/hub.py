@@ -161,16 +161,8 @@ def read(directory: Path) -> Checkpoint:
     Raises:
         CheckpointError: it is of neither kind, or damaged, or its tokenizer has ids that the model has not.
     """
-    settings = read_config(directory)
-    if settings.get("format") == "suite":
-        checkpoint = load_checkpoint(directory)
-    elif settings.get("model_type") == "gpt2":
-        checkpoint = gpt2.read(directory)
-    else:
-        raise CheckpointError(
-            f"{directory / 'config.json'} is of model type {settings.get('model_type')!r}; "
-            "what can be loaded is suite's own format and 'gpt2'"
-        )
+    ours = read_config(directory).get("format") == "suite"
+    checkpoint = load_checkpoint(directory) if ours else gpt2.read(directory)
     if checkpoint.tokenizer is not None and checkpoint.tokenizer.vocab_size > checkpoint.config.vocab_size:
         raise CheckpointError(
             f"{directory}: the tokenizer has {checkpoint.tokenizer.vocab_size} ids, and the model "
@@ -226,12 +218,12 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
         return directory
     if name in PUBLISHED:
         return _fetch(PUBLISHED[name], revision)
-    path = Path(name).expanduser()
+    path = Path(name)
     if path.is_file():
         raise CheckpointError(f"{name} is a file; name the directory that it lies in")
     if path.exists():
         raise CheckpointError(f"{name} is not a checkpoint: it has no config.json")
-    if len(path.parts) == 1:
+    if "/" not in name:
         if name in registered():
             raise CheckpointError(f"task {name!r} has no embedded checkpoint; train one with `suite train {name}`")
         raise CheckpointError(f"no model {name!r}; {suggest(name, [*embedded(), *PUBLISHED])}")
@@ -260,7 +252,7 @@ def _embedded(name: str) -> Path | None:
 
 def _local(name: str) -> Path | None:
     """A checkpoint's directory of that name, or the checkpoint in a run's directory."""
-    path = Path(name).expanduser()
+    path = Path(name)
     return next((folder for folder in (path, path / "checkpoint") if (folder / "config.json").is_file()), None)
 
 
