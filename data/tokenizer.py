@@ -8,49 +8,20 @@ import builtins
 import codecs
 import hashlib
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tiktoken
 
+from suite.data.bpe import BytePairEncoder, Merges, read_bytes, write_bytes
 from suite.data.files import write_atomic
 from suite.errors import CheckpointError, DataError
 
-Merges = Sequence[tuple[bytes, bytes]]
-
-# GPT-2's way to cut text into words, in tiktoken's form (possessive, so that long words need no backtracking).
-# Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; openai/gpt-2, encoder.py.
-_WORDS = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
-# `\s+(?!\S)` alone backtracks: white space of some 10^6 characters overflows the stack of the regular expression.
-_LONG_SPACE = 100_000
-_SPACES = re.compile(rf"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]{{{_LONG_SPACE},}}")
 # Other names of `<eos>`, so that every tokenizer has `specials["<eos>"]`.
 _END_NAMES = ("<|endoftext|>", "</s>")
-
-
-def _printable_bytes() -> dict[int, str]:
-    """Return GPT-2's printable character for each byte, in which its vocabulary is written."""
-    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
-    others = [byte for byte in range(256) if byte not in plain]
-    return {byte: chr(byte) for byte in plain} | {byte: chr(256 + n) for n, byte in enumerate(others)}
-
-
-_CHARACTER_OF = _printable_bytes()
-_BYTE_OF = {character: byte for byte, character in _CHARACTER_OF.items()}
-
-
-def _written(token: bytes) -> str:
-    return "".join(_CHARACTER_OF[byte] for byte in token)
-
-
-def _read(written: str) -> bytes:
-    return bytes(_BYTE_OF[character] for character in written)
 
 
 class Tokenizer:
@@ -190,11 +161,7 @@ class Tokenizer:
         _check_encodable(text)
         if self.merges is None:
             return self._encode_characters(text)
-        if len(text) < _LONG_SPACE:
-            ids = self._encoding.encode_ordinary(text)
-        else:
-            ids = [id for part in _split_at_long_space(text) for id in self._encoding.encode_ordinary(part)]
-        return ids if self._id_of_rank is None else [self._id_of_rank[rank] for rank in ids]
+        return self._encoder.encode(text)
 
     def encode_batch(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """Return the ids of each text; tiktoken lets threads run side by side."""
@@ -262,44 +229,9 @@ class Tokenizer:
         return {token.decode(): id for token, id in self.vocabulary.items()}
 
     @cached_property
-    def _ranks(self) -> dict[builtins.bytes, int]:
-        """Rank of each token that BPE can reach: its merge's place in the order, after the bytes.
-
-        tiktoken joins any two neighbours that make a token, BPE only the pairs that it learned. The two agree when
-        every token counted is one that BPE builds from its own bytes, for then it builds it from just one pair.
-        """
+    def _encoder(self) -> BytePairEncoder:
         assert self.merges is not None
-        ranks = {bytes([byte]): byte for byte in range(256)}
-        order = {pair: 256 + n for n, pair in enumerate(self.merges)}
-        halves: dict[bytes, tuple[bytes, bytes]] = {}
-        unmade: set[bytes] = set()
-        for pair, rank in order.items():
-            token = pair[0] + pair[1]
-            if not all(half in ranks for half in pair):
-                unmade.update(half for half in pair if half not in ranks)
-            elif token not in ranks and _reachable(pair, rank, order, halves):
-                ranks[token], halves[token] = rank, pair
-        if early := unmade & ranks.keys():  # no training gives this, and the reasoning above does not hold for it
-            raise CheckpointError(f"tokenizer: merges are out of order, {min(early)!r} is used before it is made")
-        return ranks
-
-    @cached_property
-    def _id_of_rank(self) -> list[int] | None:
-        """Ids by rank, where ids do not follow the order of merges; None where ids can serve as ranks."""
-        ids = [self.vocabulary[token] for token in self._ranks if len(token) > 1]
-        if all(earlier < later for earlier, later in pairwise(ids)):
-            return None
-        table = [0] * (1 + max(self._ranks.values()))
-        for token, rank in self._ranks.items():
-            table[rank] = self.vocabulary[token]
-        return table
-
-    @cached_property
-    def _encoding(self) -> tiktoken.Encoding:
-        ranks = self._ranks
-        if self._id_of_rank is None:
-            ranks = {token: self.vocabulary[token] for token in ranks}
-        return tiktoken.Encoding("suite", pat_str=_WORDS, mergeable_ranks=ranks, special_tokens={})
+        return BytePairEncoder(self.vocabulary, self.merges)
 
     # ---- files
 
@@ -319,10 +251,10 @@ class Tokenizer:
             document |= {"pre_tokenizer": split, "decoder": {"type": "Fuse"}}
         else:
             level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-            vocabulary = {_written(token): id for token, id in self.vocabulary.items()}
+            vocabulary = {write_bytes(token): id for token, id in self.vocabulary.items()}
             model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None}
             model |= {"end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
-            model["merges"] = [[_written(left), _written(right)] for left, right in self.merges]
+            model["merges"] = [[write_bytes(left), write_bytes(right)] for left, right in self.merges]
             document |= {"pre_tokenizer": level, "decoder": level}
         model["vocab"] = dict(sorted((vocabulary | names).items(), key=lambda item: item[1]))
         return document | {"model": model}
@@ -344,7 +276,7 @@ class Tokenizer:
             if plain := [token["content"] for token in added if not token["special"]]:
                 raise CheckpointError(f"{source}: added token {plain[0]!r} is not special, which is not read here")
             pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
-            return cls._from_written(words, pairs, specials)
+            return cls._fromwrite_bytes(words, pairs, specials)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{source}: not a tokenizer file ({type(error).__name__}: {error})") from None
 
@@ -355,16 +287,16 @@ class Tokenizer:
         lines = _read_text(merges).splitlines()
         pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
         try:
-            return cls._from_written(words, pairs, specials)
+            return cls._fromwrite_bytes(words, pairs, specials)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{merges}: does not belong to {vocabulary.name} ({error})") from None
 
     @classmethod
-    def _from_written(
+    def _fromwrite_bytes(
         cls, words: Mapping[str, int], pairs: Iterable[Sequence[str]], specials: Mapping[str, int]
     ) -> "Tokenizer":
-        vocabulary = {_read(word): id for word, id in words.items()}
-        merges = [(_read(left), _read(right)) for left, right in pairs]
+        vocabulary = {read_bytes(word): id for word, id in words.items()}
+        merges = [(read_bytes(left), read_bytes(right)) for left, right in pairs]
         if unknown := [left + right for left, right in merges if left + right not in vocabulary]:
             raise ValueError(f"merged token {unknown[0]!r} is not in the vocabulary")
         return cls(vocabulary, merges, specials)
@@ -385,39 +317,6 @@ class StreamDecoder:
     def flush(self) -> str:
         """Return what was held back: U+FFFD for a character that never became whole."""
         return self._decoder.decode(b"", final=True)
-
-
-def _reachable(
-    pair: tuple[bytes, bytes],
-    rank: int,
-    order: Mapping[tuple[bytes, bytes], int],
-    halves: Mapping[bytes, tuple[bytes, bytes]],
-) -> bool:
-    """Tell whether BPE on the bytes of a pair arrives at that pair: no merge across the border comes earlier.
-
-    Walks back through the merges that made the two halves, from the last: at each moment the tokens at the border were
-    the ends of the two halves so far, and a merge of them that comes before the next one within would have won.
-    """
-    left, right = pair
-    while True:
-        left_rank = order[halves[left]] if left in halves else -1
-        right_rank = order[halves[right]] if right in halves else -1
-        if left_rank == right_rank == -1:
-            return True
-        if left_rank > right_rank:
-            left = halves[left][1]
-            across_wins = order.get((left, right), rank) < left_rank
-        else:  # of equal merges the one further left comes first, so the one across does
-            right = halves[right][0]
-            across_wins = order.get((left, right), rank) <= right_rank
-        if across_wins:
-            return False
-
-
-def _split_at_long_space(text: str) -> Iterable[str]:
-    """Cut a text around overlong white space, where GPT-2's pattern cuts too: before its last character."""
-    cuts = [cut for run in _SPACES.finditer(text) if run.end() < len(text) for cut in (run.start(), run.end() - 1)]
-    return [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]
 
 
 def _check_encodable(text: str) -> None:

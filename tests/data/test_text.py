@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from suite.data.files import new_folder
@@ -100,6 +100,7 @@ def test_bad_corpora(tmp_path: Path) -> None:
 # ---- the held-out part
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=40), st.floats(0.01, 0.9), st.integers(0, 99))
 def test_split(lengths: list[int], fraction: float, seed: int) -> None:
     """Held-out tokens in the training part would make every validation loss too good."""
@@ -124,6 +125,7 @@ def test_split_of_few_documents() -> None:
 # ---- packing
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 30), min_size=1, max_size=12).filter(lambda lengths: sum(lengths) > 8),
     st.integers(1, 8),
