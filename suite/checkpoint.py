@@ -70,7 +70,10 @@ def write_atomic(path: Path, write: Callable[[Path], None] | bytes) -> None:
         if isinstance(write, bytes):
             temporary.write_bytes(write)
         else:
+            temporary.touch()
+            mode = temporary.stat().st_mode
             write(temporary)
+            temporary.chmod(mode)  # safetensors writes files that nobody else may read, whatever the umask
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)

@@ -154,3 +154,10 @@ def test_atomic_write_replaces_and_leaves_no_temporary(tmp_path: Path) -> None:
     write_atomic(file, b"two")
     assert file.read_bytes() == b"two"
     assert [path.name for path in file.parent.iterdir()] == ["b.txt"]
+
+
+def test_all_files_of_a_checkpoint_are_as_readable_as_the_umask_says(tmp_path: Path) -> None:
+    """safetensors writes mode 0600: a model installed or trained by one user could not be read by another."""
+    save(tmp_path)
+    (tmp_path / "plain").touch()
+    assert len({file.stat().st_mode for file in tmp_path.iterdir()}) == 1
