@@ -20,7 +20,7 @@ check: $(VENV)/test
 
 # mypy cannot see that the folder data/ is suite.data, so it checks the package as it installs.
 types: $(VENV)/test
-	rm -rf build/types && $(BIN)/pip install -q --no-deps --target build/types .
+	rm -rf build/lib build/types && $(BIN)/pip install -q --no-deps --target build/types .
 	MYPYPATH=build/types $(BIN)/mypy -p suite
 
 $(VENV)/demo: pyproject.toml constraints.txt
