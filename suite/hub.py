@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +15,7 @@ from suite.checkpoint import Checkpoint, Storage, load_checkpoint, read_config, 
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
-from suite.task import registered, suggest
+from suite.task import embedded, registered, suggest
 
 if TYPE_CHECKING:
     from suite.data.tokenizer import Tokenizer
@@ -211,7 +208,7 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
         ConfigError: a revision of something that has none.
     """
     name = str(name)
-    directory = _local(name) or _embedded(name)
+    directory = _local(name) or embedded().get(name)
     if directory is not None:
         if revision is not None:
             raise ConfigError(f"a revision belongs to a Hugging Face id, and {name!r} is the directory {directory}")
@@ -230,24 +227,6 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     if _HUB_ID.fullmatch(name) and not path.parent.is_dir():
         return _fetch(name, revision)
     raise CheckpointError(f"{name} does not exist; name a checkpoint's directory, or a Hugging Face id as owner/name")
-
-
-def embedded() -> dict[str, Path]:
-    """Names and directories of the checkpoints that came with the installed tasks."""
-    found = {name: _embedded(name) for name in sorted(registered())}
-    return {name: directory for name, directory in found.items() if directory is not None}
-
-
-def _embedded(name: str) -> Path | None:
-    """The folder `checkpoint` beside a task's module, if there is one."""
-    point: EntryPoint | None = registered().get(name)
-    if point is None:
-        return None
-    with contextlib.suppress(ModuleNotFoundError):  # registered by a package that is gone
-        directory = Path(str(files(point.module.rpartition(".")[0]) / "checkpoint"))
-        if (directory / "config.json").is_file():
-            return directory
-    return None
 
 
 def _local(name: str) -> Path | None:

@@ -1,41 +1,45 @@
-"""`suite bench`."""
+"""`suite bench`: speed, beside `transformers` in the same run."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
 
+from suite.cli.groups import Group
 from suite.cli.options import json_option
-from suite.cli.show import notice, table, write_json
+from suite.cli.show import notice, percent, table, write_json
 
 if TYPE_CHECKING:
     from suite.bench import Speed
 
+COUNT = click.IntRange(min=1)
+threads_option = click.option("--threads", type=COUNT, default=2, metavar="N", help="Of the products.  [default: 2]")
+baseline_option = click.option("--baseline/--no-baseline", default=True, help="Run transformers too.  [default: yes]")
 
-@click.group()
+
+@click.group(cls=Group)
 def bench() -> None:
     """Measure speed, beside transformers in the same run."""
 
 
 @bench.command()
-@click.option("--size", default="124M", show_default=True, help="Of GPT-2, with random weights.")
-@click.option("--prompt", default=64, show_default=True, type=click.IntRange(min=1), help="Tokens of each prompt.")
-@click.option("--new", default=128, show_default=True, type=click.IntRange(min=1), help="New tokens.")
-@click.option("--batch", "batches", default=(1, 8), show_default=True, multiple=True, type=click.IntRange(min=1))
+@click.option("--size", type=click.Choice(["124M", "355M", "774M", "1558M"]), default="124M", show_default=True)
+@click.option("--prompt", type=COUNT, default=64, metavar="N", help="Tokens of the prompt.  [default: 64]")
+@click.option("--new", type=COUNT, default=128, metavar="N", help="Tokens to decode.  [default: 128]")
+@click.option("--batch", "batches", type=COUNT, multiple=True, metavar="N", help="Rows at a time.  [default: 1 and 8]")
 @click.option(
     "--weights",
-    default=("float32", "float16", "int8"),
-    show_default=True,
-    multiple=True,
     type=click.Choice(["float32", "float16", "int8"]),
+    multiple=True,
+    default=("float32", "float16", "int8"),
+    help="Their types.  [default: all three]",
 )
-@click.option("--compile", "compiled", is_flag=True, help="Also the float32 step compiled; takes minutes.")
-@click.option("--threads", default=2, show_default=True, type=click.IntRange(min=1))
-@click.option("--repeats", default=3, show_default=True, type=click.IntRange(min=1), help="Turns; the best counts.")
-@click.option("--no-baseline", is_flag=True, help="Without transformers.")
+@click.option("--compile", is_flag=True, help="Also the compiled step, after a minute of compiling.")
+@click.option("--repeats", type=COUNT, default=3, metavar="N", help="Turns; the best counts.  [default: 3]")
+@threads_option
+@baseline_option
 @json_option
 def decode(
     size: str,
@@ -43,64 +47,86 @@ def decode(
     new: int,
     batches: tuple[int, ...],
     weights: tuple[str, ...],
-    compiled: bool,
-    threads: int,
+    compile: bool,
     repeats: int,
-    no_baseline: bool,
+    threads: int,
+    baseline: bool,
     as_json: bool,
 ) -> None:
-    """Greedy decoding on the CPU. Let nothing else run meanwhile."""
-    from suite.bench import decode
+    """Decode with GPT-2 of random weights, on the CPU."""
+    from suite import bench
 
-    speeds = decode(
+    speeds = bench.decode(
         size=size,
         prompt=prompt,
         new=new,
-        batches=batches,
+        batches=batches or (1, 8),
         weights=weights,
-        compile=compiled,
-        baseline=not no_baseline,
+        compile=compile,
+        baseline=baseline,
         threads=threads,
         repeats=repeats,
         say=notice,
     )
-    _show(speeds, as_json, "tokens/s a row", new)
+    report(speeds, as_json, per="tokens/s a row")
 
 
 @bench.command()
-@click.option("--device", default="cpu", show_default=True)
-@click.option("--threads", default=2, show_default=True, type=click.IntRange(min=1))
-@click.option("--repeats", default=5, show_default=True, type=click.IntRange(min=1), help="Steps; the best counts.")
-@click.option("--no-baseline", is_flag=True, help="Without transformers.")
+@click.option("--batch", type=COUNT, default=16, metavar="N", help="Rows of a step.  [default: 16]")
+@click.option("--length", type=COUNT, default=256, metavar="N", help="Tokens of a row.  [default: 256]")
+@click.option("--layers", type=COUNT, default=6, metavar="N", help="[default: 6]")
+@click.option("--width", type=COUNT, default=384, metavar="N", help="A multiple of the heads.  [default: 384]")
+@click.option("--heads", type=COUNT, default=6, metavar="N", help="[default: 6]")
+@click.option("--vocabulary", type=COUNT, default=8192, metavar="N", help="[default: 8192]")
+@click.option("--device", default="cpu", metavar="NAME", help="[default: cpu]")
+@click.option("--repeats", type=COUNT, default=5, metavar="N", help="Steps; the best counts.  [default: 5]")
+@threads_option
+@baseline_option
 @json_option
-def train(device: str, threads: int, repeats: int, no_baseline: bool, as_json: bool) -> None:
-    """Training steps of a GPT-2 of 6 layers, 384 wide, on 16 x 256 tokens. Let nothing else run meanwhile."""
-    from suite.bench import train
+def train(
+    batch: int,
+    length: int,
+    layers: int,
+    width: int,
+    heads: int,
+    vocabulary: int,
+    device: str,
+    repeats: int,
+    threads: int,
+    baseline: bool,
+    as_json: bool,
+) -> None:
+    """Take optimizer steps with a small GPT-2."""
+    from suite import bench
 
-    speeds = train(device=device, threads=threads, repeats=repeats, baseline=not no_baseline)
-    _show(speeds, as_json, "tokens/s", None)
-
-
-def _show(speeds: Sequence[Speed], as_json: bool, unit: str, new: int | None) -> None:
-    """A table, or a JSON object a line."""
-    if as_json:
-        for speed in speeds:
-            write_json(dataclasses.asdict(speed))
-        return
-    rows = [
-        (
-            speed.system,
-            str(speed.batch),
-            f"{speed.tokens_per_second:,.1f}",
-            "" if speed.ratio is None else f"{speed.ratio:.2f} x",
-            "" if speed.bandwidth_share is None else f"{100 * speed.bandwidth_share:.0f}%",
-            "" if speed.agrees is None or new is None else f"{speed.agrees} of {new * speed.batch}",
-        )
-        for speed in speeds
-    ]
-    header = ("system", "batch", unit, "ratio", "of bandwidth", "same tokens")
-    used = [place for place in range(len(header)) if any(row[place] for row in rows)]
-    lines = table(
-        [[row[place] for place in used] for row in rows], "l" + "r" * (len(used) - 1), [header[p] for p in used]
+    speeds = bench.train(
+        n_layer=layers,
+        d_model=width,
+        n_head=heads,
+        vocab_size=vocabulary,
+        batch=batch,
+        length=length,
+        baseline=baseline,
+        threads=threads,
+        repeats=repeats,
+        device=device,
     )
-    click.echo("\n".join(lines))
+    report(speeds, as_json, per="tokens/s")
+
+
+def report(speeds: list[Speed], as_json: bool, per: str) -> None:
+    """Write the figures as a table, without the columns that nobody filled."""
+    if as_json:
+        write_json([dataclasses.asdict(speed) for speed in speeds])
+        return
+    columns = {
+        "system": [speed.system for speed in speeds],
+        "batch": [str(speed.batch) for speed in speeds],
+        per: [f"{speed.tokens_per_second:,.1f}" for speed in speeds],
+        "ratio": ["" if speed.ratio is None else f"{speed.ratio:.2f}" for speed in speeds],
+        "bandwidth": ["" if speed.bandwidth_share is None else percent(speed.bandwidth_share) for speed in speeds],
+        "same tokens": ["" if speed.agrees is None else f"{speed.agrees:,}" for speed in speeds],
+    }
+    kept = {name: cells for name, cells in columns.items() if any(cells)}
+    rows = list(zip(*kept.values(), strict=True))
+    click.echo("\n".join(table(rows, "l" + "r" * (len(kept) - 1), list(kept))))

@@ -33,7 +33,10 @@ if TYPE_CHECKING:
 )
 @click.option("--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face id.")
 def convert(name: str, out: Path, to: Literal["transformers", "suite"], storage: Storage, revision: str | None) -> None:
-    """Write model NAME to directory OUT in another format or storage type."""
+    """Write a model in another format.
+
+    NAME is an embedded model, a directory or a Hugging Face id; OUT is the new directory.
+    """
     from suite import hub
 
     hub.convert(name, out, to=to, storage=storage, revision=revision)

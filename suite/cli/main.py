@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 
 import click
-from click.exceptions import NoArgsIsHelpError
+from click.exceptions import Exit, NoArgsIsHelpError
+from click.shell_completion import shell_complete
 
 from suite.cli.bench import bench
 from suite.cli.completion import completion
@@ -62,16 +63,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 is no reason to stop
+    if "_SUITE_COMPLETE" in os.environ:
+        return shell_complete(cli, {}, "suite", "_SUITE_COMPLETE", os.environ["_SUITE_COMPLETE"])
+    words = list(sys.argv[1:] if arguments is None else arguments)
     color = False if os.environ.get("NO_COLOR") else None
+    # not `cli.main`: it has ideas of its own on Ctrl-C and on readers that went away
     try:
-        code = cli.main(arguments, "suite", complete_var="_SUITE_COMPLETE", standalone_mode=False, color=color)
+        with cli.make_context("suite", words, color=color) as context:
+            cli.invoke(context)
         if sys.stdout is not None:
             sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        return 0
+    except Exit as done:
+        return done.exit_code
     except NoArgsIsHelpError as error:
         error.show()
         return USER_ERROR
-    except (click.Abort, KeyboardInterrupt):
+    except (KeyboardInterrupt, click.Abort) as interrupt:
+        click.echo(f"\nsuite: {interrupt or 'interrupted'}", err=True)
         return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
@@ -107,7 +116,8 @@ def _out_of_memory(error: RuntimeError) -> bool:
 def _forget_stdout() -> None:
     """Keep the interpreter from complaining at its end about output that nobody can take."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

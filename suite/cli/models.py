@@ -28,7 +28,7 @@ BAR = 24  # cells
 @json_option
 @click.pass_context
 def models(ctx: click.Context, as_json: bool) -> None:
-    """List the embedded models, or show what one consists of."""
+    """List the embedded models, or take one apart."""
     if ctx.invoked_subcommand is not None:
         return
     found = [describe(name, directory) for name, directory in embedded().items()]

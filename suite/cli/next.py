@@ -31,10 +31,10 @@ def next_tokens(
     quantize: str | None,
     as_json: bool,
 ) -> None:
-    """Show the likeliest next tokens after PROMPT, or those that begin a text.
+    """Show the likeliest next tokens.
 
-    Probabilities are over the whole vocabulary, and the last line is what is left for all tokens not shown. PROMPT is
-    - for standard input, which is also read where it is piped.
+    They follow PROMPT; without one, they begin a text. Probabilities are over the whole vocabulary, and the last line
+    is what is left for all tokens not shown. PROMPT is - for standard input, which is also read where it is piped.
     """
     text = prompt_text(prompt, file)
     loaded = load_model(model, revision, device, quantize)

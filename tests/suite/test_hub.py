@@ -14,12 +14,13 @@ import torch
 from huggingface_hub import constants, errors
 from safetensors.torch import load_file
 
-from suite import gpt2, hub
+from suite import gpt2, hub, task
 from suite.checkpoint import save_checkpoint
 from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, SuiteError
-from suite.hub import Model, convert, embedded, load, resolve
+from suite.hub import Model, convert, load, resolve
 from suite.model import ModelConfig, Transformer
+from suite.task import embedded
 
 CONFIG = ModelConfig(vocab_size=257, context=32, d_model=24, n_layer=2, n_head=2)
 
@@ -51,6 +52,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     points = {name: EntryPoint(name, f"{package.name}.{name}.task:Task", "suite.tasks") for name in ("haiku", "silent")}
     points["gone"] = EntryPoint("gone", "uninstalled_tasks.gone.task:Task", "suite.tasks")
     monkeypatch.setattr(hub, "registered", lambda: points)
+    monkeypatch.setattr(task, "registered", lambda: points)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return package
