@@ -7,10 +7,10 @@ A token that may not be chosen has the logit -inf. `apply_rules` keeps this orde
 3. repetition penalty
 4. no-repeat n-gram
 5. temperature
-6. top-p, min-p, top-k: a token must pass all of those that are set
+6. top-k, min-p, top-p: a token must pass all of those that are set
 
 The cuts of the last line are each measured on the same distribution, the whole vocabulary after steps 1 to 5, so
-their order does not matter: top-p of 0.9 means 0.9 of that distribution whether or not top-k is set as well.
+their order changes nothing but the cost: top-p of 0.9 means 0.9 of that distribution whether or not top-k is set too.
 
 Shapes: `B` rows, `V` vocabulary.
 """
@@ -167,17 +167,10 @@ def temper(logits: Tensor, temperature: float) -> Tensor:
     return (logits - logits.amax(dim=-1, keepdim=True)) / temperature
 
 
-def top_p(logits: Tensor, p: float) -> Tensor:
-    """Keep of (B, V) the fewest likeliest tokens whose probabilities add up to at least `p`."""
-    probabilities = logits.softmax(dim=-1)
-    vocabulary = logits.shape[-1]
-    for width in (min(NUCLEUS_GUESS, vocabulary), vocabulary):
-        likeliest, ids = probabilities.topk(width, dim=-1)  # (B, width), sorted
-        before = likeliest.cumsum(dim=-1) - likeliest  # probability of all likelier tokens
-        keep = before < p  # the token that crosses p is kept
-        if width == vocabulary or not keep[:, -1].any():
-            break
-    return allow(logits, torch.zeros_like(logits, dtype=torch.bool).scatter(1, ids, keep))
+def top_k(logits: Tensor, k: int) -> Tensor:
+    """Keep exactly the `k` largest of (B, V); which of several equal ones at the border is left open."""
+    values, ids = logits.topk(min(k, logits.shape[-1]), dim=-1)
+    return torch.full_like(logits, -torch.inf).scatter(1, ids, values)
 
 
 def min_p(logits: Tensor, p: float) -> Tensor:
@@ -185,10 +178,23 @@ def min_p(logits: Tensor, p: float) -> Tensor:
     return allow(logits, logits >= logits.amax(dim=-1, keepdim=True) + math.log(p))
 
 
-def top_k(logits: Tensor, k: int) -> Tensor:
-    """Keep exactly the `k` largest of (B, V); which of several equal ones at the border is left open."""
-    values, ids = logits.topk(min(k, logits.shape[-1]), dim=-1)
-    return torch.full_like(logits, -torch.inf).scatter(1, ids, values)
+def top_p(logits: Tensor, p: float, mass: Tensor | None = None) -> Tensor:
+    """Keep of (B, V) the fewest likeliest tokens whose probabilities add up to at least `p`.
+
+    Args:
+        logits: (B, V).
+        p: above 0.
+        mass: (B, 1) log of the sum of exp(logits) over the whole vocabulary, where an earlier cut took part of it.
+    """
+    probabilities = (logits - (logits.logsumexp(dim=-1, keepdim=True) if mass is None else mass)).exp()
+    vocabulary = logits.shape[-1]
+    for width in (min(NUCLEUS_GUESS, vocabulary), vocabulary):
+        likeliest, ids = probabilities.topk(width, dim=-1)  # (B, width), sorted
+        before = likeliest.cumsum(dim=-1) - likeliest  # probability of all likelier tokens
+        keep = before < p  # the token that crosses p is kept
+        if width == vocabulary or not (keep & (likeliest > 0))[:, -1].any():
+            break
+    return allow(logits, torch.zeros_like(logits, dtype=torch.bool).scatter(1, ids, keep))
 
 
 def apply_rules(
@@ -223,12 +229,13 @@ def apply_rules(
         return logits  # the cuts below never cut the likeliest
     if sampling.temperature != 1.0:
         logits = temper(logits, sampling.temperature)
-    if sampling.top_p < 1.0:
-        logits = top_p(logits, sampling.top_p)
-    if sampling.min_p > 0.0:
-        logits = min_p(logits, sampling.min_p)
+    mass = logits.logsumexp(dim=-1, keepdim=True) if sampling.top_p < 1.0 else None  # (B, 1)
     if 0 < sampling.top_k < logits.shape[-1]:
         logits = top_k(logits, sampling.top_k)
+    if sampling.min_p > 0.0:
+        logits = min_p(logits, sampling.min_p)
+    if mass is not None:
+        logits = top_p(logits, sampling.top_p, mass)
     return logits
 
 

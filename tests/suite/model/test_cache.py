@@ -132,6 +132,20 @@ def test_rows_slide_at_different_times() -> None:
         close(logits[1], model(tokens[1:, : 3 + step])[0, -1])
 
 
+@torch.inference_mode()
+def test_padding_does_not_overwrite_a_ring() -> None:
+    """Past the ring's end, the slot that padding would take holds a token that is still in the window."""
+    model, tokens = tiny(ROTARY, context=6), random_tokens(2, 48)
+    cache = KVCache(model.config, 2, 6 + 4 - 1)
+    for lengths in itertools.islice(itertools.cycle([[4, 1], [1, 3], [2, 2], [4, 3]]), 14):
+        starts = list(cache.seen)
+        part = torch.stack([row[start : start + 4] for row, start in zip(tokens, starts, strict=True)])
+        logits = model(part, cache=cache, lengths=lengths)
+        for row, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+            close(logits[row, :length], model(tokens[row : row + 1, : start + length])[0, start:])
+    assert min(cache.seen) > 3 * cache.capacity
+
+
 @pytest.mark.parametrize("rows", [[2, 0, 1], [1, 1, 2], [2], [0, 2], [0, 0, 1, 1, 2, 2]])
 @torch.inference_mode()
 def test_reordered_rows_go_on_as_their_sources_would(rows: list[int]) -> None:
@@ -187,8 +201,9 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(SuiteError, match="at least one slot"):
         KVCache(model.config, 1, 0)
     cache = KVCache(model.config, 1, 7)
-    with pytest.raises(SuiteError, match="do not fit a cache of 7 slots; to slide, it needs 13"):
-        model(random_tokens(1, 8), cache=cache)
+    with pytest.raises(SuiteError, match="do not fit a cache of 7 slots; to slide, it needs 8"):
+        feed(model, random_tokens(1, 9), [3, 6], cache)
+    cache = KVCache(model.config, 1, 7)
     model(random_tokens(1, 7), cache=cache)
     model(random_tokens(1, 1), cache=cache)
     with pytest.raises(SuiteError, match="cannot go back"):
