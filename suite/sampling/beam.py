@@ -84,6 +84,7 @@ def beam_search(
         ConfigError: an argument out of its range.
 
     Example:
+        >>> from suite.model import ModelConfig, Transformer
         >>> config = ModelConfig(vocab_size=256, context=64, d_model=32, n_layer=2, n_head=4)
         >>> found = beam_search(Transformer(config), [[1, 2]], beams=4, n_best=2, max_new_tokens=5, stop_tokens=[0])
         >>> found[0][0].score >= found[0][1].score

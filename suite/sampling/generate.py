@@ -114,6 +114,7 @@ def generate(
         ConfigError: an argument out of its range.
 
     Example:
+        >>> from suite.model import ModelConfig, Transformer
         >>> config = ModelConfig(vocab_size=256, context=64, d_model=32, n_layer=2, n_head=4)
         >>> len(generate(Transformer(config), [[1, 2], [3]], max_new_tokens=5)[0].tokens)
         5
@@ -161,6 +162,7 @@ def stream(
     Arguments are those of `generate`, and are checked here and now; the model runs as the iterator is read.
 
     Example:
+        >>> from suite.model import ModelConfig, Transformer
         >>> config = ModelConfig(vocab_size=256, context=64, d_model=32, n_layer=2, n_head=4)
         >>> [step.row for step in stream(Transformer(config), [[1, 2], [3]], max_new_tokens=2)]
         [0, 1, 0, 1]

@@ -11,9 +11,11 @@ from suite.sampling.decoding import Decoding, window_start
 
 
 def decoding(prompts: list[list[int]], prefixes: list[int] | None = None, **fields: object) -> Decoding:
-    base = {"vocab_size": 11, "context": 8, "d_model": 16, "n_layer": 1, "n_head": 2}
+    base = {"vocab_size": 11, "context": 8, "d_model": 16, "n_layer": 2, "n_head": 2}
     torch.manual_seed(0)
     model = Transformer(ModelConfig.from_dict(base | fields))
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.4)  # large enough that every difference shows
     return Decoding(model, prompts, prefixes, max_new_tokens=9, prefill_chunk=4)
 
 
