@@ -97,6 +97,6 @@ def read_head(directory: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...
             length = int.from_bytes(file.read(8), "little")
             head: dict[str, Any] = json.loads(file.read(min(length, path.stat().st_size)))
         shapes = {name: tuple(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__"}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path} is missing or damaged: {error}") from error
     return settings, {name: shape for name, shape in shapes.items() if not name.endswith(".scale")}

@@ -1,0 +1,201 @@
+"""`suite run lm` and `suite eval lm`: what is typed, piped or broken."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from suite import pipeline
+from suite.checkpoint import save_checkpoint
+from suite.cli.main import main
+from suite.data.tokenizer import Tokenizer
+from suite.model import ModelConfig, Transformer
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A checkpoint with a byte vocabulary, which writes broken UTF-8 most of the time."""
+    directory = tmp_path_factory.mktemp("tiny")
+    tokenizer = Tokenizer.bytes()
+    config = ModelConfig(vocab_size=tokenizer.vocab_size, context=24, d_model=32, n_layer=2, n_head=2)
+    torch.manual_seed(0)
+    save_checkpoint(directory, config, Transformer(config).state_dict(), tokenizer)
+    return str(directory)
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> None:
+    """Pipe bytes into standard input, or make it a terminal."""
+    stream = io.TextIOWrapper(io.BytesIO(content or b""))
+    monkeypatch.setattr(stream, "isatty", lambda: content is None)
+    monkeypatch.setattr(sys, "stdin", stream)
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin(monkeypatch, None)
+
+
+def result(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command that must succeed writes to stdout."""
+    assert main(words) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result(capsys, "run", "lm", *words, "--json").splitlines()]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["run", "lm", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("suite: error: ") and err.count("\n") <= 2
+    return err
+
+
+# ---- results
+
+
+def test_the_command_is_the_pipeline(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = pipeline("lm", tiny)("ab", max_new_tokens=6, seed=3, samples=2, top_p=0.9)
+    found = run_json(capsys, "ab", "-n", "6", "--seed", "3", "--samples", "2", "--top-p", "0.9", "--model", tiny)
+    assert [one["tokens"] for one in found] == [list(one.tokens) for one in expected]
+    assert [one["text"] for one in found] == [one.text for one in expected]
+    assert found[0]["logprobs"] == pytest.approx(expected[0].logprobs)
+    assert (found[0]["finish"], found[0]["seed"], found[1]["sample"]) == (expected[0].finish, 3, 1)
+
+
+def test_streamed_is_whole(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Bytes of one character arrive in several tokens; shown one by one they would be replacement characters."""
+    words = ["é", "-n", "20", "--seed", "5", "--model", tiny]
+    [whole] = run_json(capsys, *words)
+    assert result(capsys, "run", "lm", *words) == "é" + whole["text"] + "\n"
+    assert result(capsys, "run", "lm", *words, "--no-echo") == whole["text"] + "\n"
+
+
+def test_a_drawn_seed_is_told_and_repeats_the_run(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "lm", "a", "-n", "20", "--model", tiny]) == 0
+    first = capsys.readouterr()
+    seed = first.err.split()[1]
+    assert result(capsys, "run", "lm", "a", "-n", "20", "--model", tiny, "--seed", seed) == first.out
+
+
+@pytest.mark.parametrize("words", [["-t", "0"], ["--seed", "3"], ["--beams", "2"], ["--quiet"]])
+def test_no_seed_is_told_where_none_was_drawn(tiny: str, capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    assert main(["run", "lm", "a", "-n", "2", "--model", tiny, *words]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_several_samples_stand_under_headings(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = result(capsys, "run", "lm", "ab", "-n", "2", "--samples", "2", "-q", "--model", tiny)
+    assert out.startswith("--- 1 of 2\nab") and "\n\n--- 2 of 2\nab" in out
+
+
+def test_beams_give_the_likeliest(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "ab", "-n", "4", "--beams", "4", "--samples", "2", "--model", tiny)
+    assert [one["tokens"] for one in found] == [
+        list(one.tokens) for one in pipeline("lm", tiny)("ab", max_new_tokens=4, beams=4, samples=2)
+    ]
+    assert found[0]["score"] >= found[1]["score"] and found[0]["seed"] is None
+
+
+def test_a_stop_string_ends_the_text(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    [whole] = run_json(capsys, "ab", "-n", "40", "--seed", "1", "--model", tiny)
+    stop = whole["text"][4:6]
+    [cut] = run_json(capsys, "ab", "-n", "40", "--seed", "1", "--stop", stop, "--model", tiny)
+    assert cut["text"] == whole["text"][: whole["text"].index(stop)] and cut["finish"] == "stop"
+
+
+# ---- prompts
+
+
+def test_a_prompt_comes_from_a_file_or_a_pipe(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A continuation of "ab\\n" is another one; the newline is the editor's, and so is the byte-order mark."""
+    file = tmp_path / "prompt.txt"
+    file.write_bytes(b"\xef\xbb\xbfab\r\n")
+    options = ["-n", "3", "--seed", "1", "--model", tiny]
+    typed = run_json(capsys, "ab", *options)
+    assert run_json(capsys, "--file", str(file), *options) == typed
+    for words in ([], ["-"], ["--file", "-"]):
+        stdin(monkeypatch, b"ab\n")
+        assert run_json(capsys, *words, *options) == typed
+
+
+def test_without_a_prompt_a_text_begins(
+    tiny: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["-n", "3", "--seed", "1", "--model", tiny]
+    begun = run_json(capsys, *options)
+    assert run_json(capsys, "", *options) == begun
+    stdin(monkeypatch, b"")
+    assert run_json(capsys, *options) == begun
+    assert begun[0]["tokens"] == list(pipeline("lm", tiny)("", max_new_tokens=3, seed=1)[0].tokens)
+
+
+def test_a_file_that_is_not_utf_8_is_refused_by_its_byte(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "latin.txt"
+    file.write_bytes("aé ".encode() + b"caf\xe9")
+    line = refused(capsys, "--file", str(file), "--model", tiny)
+    assert "latin.txt is not UTF-8: byte 7 is 0xe9" in line
+    stdin(monkeypatch, b"\xff")
+    assert "standard input is not UTF-8: byte 0" in refused(capsys, "--model", tiny)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["a\udcffb"], "lone surrogate (U+DCFF) at character 1"),
+        (["--file", "nowhere.txt"], "nowhere.txt: No such file or directory"),
+        (["--file", "/"], "/: Is a directory"),
+        (["a", "--file", "b"], "not both"),
+        (["a", "--temperature", "-1"], "temperature is -1"),
+        (["a", "--top-p", "0"], "top_p is 0"),
+        (["a", "-n", "0"], "-n"),
+        (["a", "--stop", "", "--seed", "1"], "stop strings"),
+        (["a", "--beams", "2", "--seed", "1"], "--seed"),
+        (["a", "--beams", "2", "--samples", "3"], "raise --beams"),
+        (["a", "--device", "cuda:99"], "cuda:99"),
+        (["a", "--quantize", "int3"], "int8"),
+    ],
+)
+def test_what_cannot_be_is_one_line(tiny: str, capsys: pytest.CaptureFixture[str], words: list[str], part: str) -> None:
+    assert part in refused(capsys, *words, "--model", tiny)
+
+
+def test_odd_characters_are_text(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """NUL, a special token's name and an escape sequence must reach the output as they came."""
+    prompt = "\0<eos>\x1b[1m"
+    out = result(capsys, "run", "lm", prompt, "-n", "1", "--seed", "1", "--model", tiny)
+    assert out.startswith(prompt)
+
+
+def test_a_prompt_over_the_context_is_told(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Silent truncation is what people complain of most."""
+    assert main(["run", "lm", "a" * 30, "-n", "1", "--seed", "1", "--model", tiny]) == 0
+    err = capsys.readouterr().err
+    assert "30 tokens" in err and "the last 18" in err, "learned positions begin again in the middle of the context"
+    assert main(["run", "lm", "a" * 24, "-n", "1", "--seed", "1", "--model", tiny]) == 0
+    assert capsys.readouterr().err == ""
+
+
+# ---- evaluation
+
+
+def test_eval_stands_beside_its_baselines(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "text.txt"
+    file.write_text("the cat sat on the mat.\n" * 30)
+    words = ["eval", "lm", str(file), "--model", tiny, "--stride", "7"]
+    found = json.loads(result(capsys, *words, "--json"))
+    assert found["stride"] == 7 and set(found["results"]) == {"model", "unigram", "trigram", "xz -9"}
+    lines = result(capsys, *words).splitlines()
+    assert len(lines) == 5 and f"{found['results']['model']['bits_per_byte']:.4f}" in lines[1]
