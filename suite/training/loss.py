@@ -1,4 +1,4 @@
-"""Cross-entropy over the vocabulary, in pieces that stay in cache, and the loss of language modelling.
+"""Cross-entropy over the vocabulary, in pieces, and the loss of language modelling.
 
 The logits of a batch can be larger than the whole model. Here they exist for a few hundred positions at a time: each
 piece's gradient is taken while it is there, so that the backward pass has nothing to compute again.
@@ -20,47 +20,70 @@ from suite.training.batches import OUTSIDE, Batch
 # (model, batch) -> (sum of losses, what to divide its total by, other sums to report)
 LossFunction = Callable[[Any, Batch], tuple[Tensor, float, dict[str, Tensor]]]
 
-PIECE = 1 << 22  # logits that exist at one time
+PIECE = 1 << 22  # logits that exist at one time on a CPU
+SLICE = 1 << 18  # those among them that are worked on at one time: what fits its second cache
+GPU_PIECE = 1 << 27  # both on a GPU, which wants few large kernels
+
+
+def _losses(logits: Tensor, targets: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
+    """Cross-entropies of rows of logits, which become the gradients of their weighted sum.
+
+    Args:
+        logits: (n, V), overwritten.
+        targets: (n, 1) ids.
+        weights: (n, 1) or None.
+        smoothing: label smoothing.
+
+    Returns:
+        (n, 1) float32, weighted.
+    """
+    scores = logits.float()  # in float32 these are the logits themselves
+    top = scores.amax(dim=-1, keepdim=True)  # (n, 1)
+    correct = scores.gather(1, targets) - top
+    mean = scores.mean(dim=-1, keepdim=True) - top if smoothing else None
+    exponents = scores.sub_(top).exp_()
+    norm = exponents.sum(dim=-1, keepdim=True)
+    loss = norm.log() - correct
+    if mean is not None:
+        loss = loss + smoothing * (correct - mean)
+    gradient = exponents.mul_(norm.reciprocal())  # the softmax, less the target's distribution
+    gradient.scatter_add_(1, targets, torch.full_like(norm, smoothing - 1))
+    if smoothing:
+        gradient.sub_(smoothing / logits.shape[1])
+    if weights is not None:
+        loss, gradient = loss * weights, gradient.mul_(weights)
+    if gradient is not logits:
+        logits.copy_(gradient)
+    return loss
 
 
 class _PiecewiseCrossEntropy(torch.autograd.Function):
-    """Sum of weighted cross-entropies of softmax(hidden @ weight.T)."""
+    """Sum of weighted cross-entropies of softmax(hidden @ head.T)."""
 
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, head: Tensor, targets: Tensor, weights: Tensor | None, smoothing: float
     ) -> Tensor:
         learning = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
-        low = hidden.dtype  # products are taken in this type, everything else in float32
-        matrix = head.to(low)  # (V, D)
-        rows = max(1, PIECE // head.shape[0])
+        matrix = head.to(hidden.dtype)  # products are taken in this type, everything else in float32
+        on_cpu = hidden.device.type == "cpu"
+        rows = max(1, (PIECE if on_cpu else GPU_PIECE) // len(head))
+        fine = max(1, (SLICE if on_cpu else GPU_PIECE) // len(head))
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
         hidden_grad = torch.empty_like(hidden) if learning else None
         head_grad = torch.zeros_like(head) if learning else None
+        targets = targets[:, None]  # (N, 1)
+        weights = None if weights is None else weights[:, None].float()
         for start in range(0, len(hidden), rows):
-            piece = slice(start, start + rows)
-            target = targets[piece, None]  # (n, 1)
-            logits = (hidden[piece] @ matrix.T).float()  # (n, V)
-            top = logits.amax(dim=-1, keepdim=True)
-            correct = logits.gather(1, target) - top  # (n, 1)
-            mean = logits.mean(dim=-1, keepdim=True) - top if smoothing else None
-            exponents = logits.sub_(top).exp_()
-            norm = exponents.sum(dim=-1, keepdim=True)  # (n, 1)
-            loss = norm.log() - correct
-            if mean is not None:
-                loss = loss + smoothing * (correct - mean)
-            weight = None if weights is None else weights[piece, None].float()
-            total += (loss if weight is None else loss * weight).sum()
-            if hidden_grad is None or head_grad is None:
-                continue
-            scale = norm.reciprocal() if weight is None else weight / norm
-            gradient = exponents.mul_(scale)  # softmax, then minus the target's distribution
-            gradient.scatter_add_(1, target, (torch.ones_like(scale) if weight is None else weight) * (smoothing - 1))
-            if smoothing:
-                gradient.sub_(smoothing / head.shape[0] if weight is None else weight * (smoothing / head.shape[0]))
-            gradient = gradient.to(low)
-            hidden_grad[piece] = gradient @ matrix
-            head_grad += gradient.T @ hidden[piece]
+            piece = hidden[start : start + rows]  # (n, D)
+            logits = piece @ matrix.T  # (n, V)
+            for offset in range(0, len(piece), fine):
+                at = slice(start + offset, start + min(offset + fine, len(piece)))
+                weight = None if weights is None else weights[at]
+                total += _losses(logits[offset : offset + fine], targets[at], weight, smoothing).sum()
+            if hidden_grad is not None and head_grad is not None:  # the logits are their own gradient by now
+                torch.mm(logits, matrix, out=hidden_grad[start : start + rows])
+                head_grad += logits.T @ piece
         if learning:
             ctx.save_for_backward(hidden_grad, head_grad)
         return total

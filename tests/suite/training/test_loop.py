@@ -53,7 +53,8 @@ def changed(recipe: Recipe, **fields: Any) -> Recipe:
 
 
 def test_learns(tmp_path: Path) -> None:
-    run(tmp_path, changed(RECIPE, steps=40, log_every=10))
+    fast = dataclasses.replace(RECIPE, optimizer=OptimizerConfig(lr=1e-2))
+    run(tmp_path, changed(fast, steps=40, log_every=10))
     losses = rows(tmp_path, "loss")
     assert losses[0] > 2.8 and losses[-1] < 0.7 * losses[0]
 

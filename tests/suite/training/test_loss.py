@@ -12,8 +12,9 @@ from suite.training import Batch, Example, cross_entropy, language_modelling, lo
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_equals_torch(monkeypatch: pytest.MonkeyPatch, smoothing: float, weighted: bool) -> None:
-    """The gradient is written by hand; pieces of 3 rows leave a last piece of 1."""
+    """The gradient is written by hand; pieces of 3 rows leave a last piece of 1, slices of 2 a last one of 1."""
     monkeypatch.setattr(loss, "PIECE", 3 * 11)
+    monkeypatch.setattr(loss, "SLICE", 2 * 11)
     rng = torch.Generator().manual_seed(0)
     hidden = torch.randn(10, 8, generator=rng, dtype=torch.float64).requires_grad_()
     head = torch.randn(11, 8, generator=rng, dtype=torch.float64).requires_grad_()
