@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return USER_ERROR
     except (KeyboardInterrupt, click.Abort) as interrupt:
-        click.echo(f"\nsuite: {interrupt or 'interrupted'}", err=True)
+        click.echo(f"\nsuite: {str(interrupt) or 'interrupted'}", err=True)
         return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()

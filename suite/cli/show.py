@@ -71,7 +71,8 @@ def percent(share: float) -> str:
 
 
 def cells(text: str) -> int:
-    """Character cells that a text takes: wide characters take two, combining marks none."""
+    """Character cells that a text takes: wide characters take two, combining marks and colours none."""
+    text = click.unstyle(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
     return len(text) + wide - sum(unicodedata.combining(character) > 0 for character in text)
 
@@ -104,16 +105,18 @@ def table(rows: Sequence[Sequence[str]], align: str, header: Sequence[str] = (),
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of at most `width` cells, exact to an eighth of one.
+    """A bar of at most `width` cells, exact to an eighth of one; coloured on a terminal.
 
     Args:
         share: in [0, 1].
         width: cells of the whole.
     """
-    if not unicode_terminal():
-        return "#" * round(share * width)
-    eighths = round(share * width * 8)
-    return BLOCKS[8] * (eighths // 8) + BLOCKS[eighths % 8].strip()
+    if unicode_terminal():
+        eighths = round(share * width * 8)
+        drawn = BLOCKS[8] * (eighths // 8) + BLOCKS[eighths % 8].strip()
+    else:
+        drawn = "#" * round(share * width)
+    return click.style(drawn, fg="cyan") if drawn else ""
 
 
 def printable(text: str) -> str:

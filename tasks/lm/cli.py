@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -165,10 +166,21 @@ def evaluate(
     from suite.tasks.lm import evaluate as evaluation
 
     loaded = load_model(model, revision, device, quantize)
-    with tqdm(desc="scoring", unit=" tokens", unit_scale=True, disable=None, leave=False) as progress:
-        found = evaluation.evaluate(
-            loaded, data, train=train, stride=stride, length=length, column=column, progress=progress.update
-        )
+
+    @cache
+    def bar() -> Any:  # made when the first tokens are scored: before that, tokenising has a bar of its own
+        return tqdm(desc="scoring", unit=" tokens", unit_scale=True, disable=None, leave=False)
+
+    found = evaluation.evaluate(
+        loaded,
+        data,
+        train=train,
+        stride=stride,
+        length=length,
+        column=column,
+        progress=lambda tokens: bar().update(tokens),
+    )
+    bar().close()
     if as_json:
         write_json(found)
         return

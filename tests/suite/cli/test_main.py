@@ -118,6 +118,9 @@ def test_ctrl_c_is_130_and_passes_on_what_was_saved(
     boom(monkeypatch, KeyboardInterrupt("stopped at step 7; the same command goes on"))
     assert main.main(["boom"]) == 130
     assert "stopped at step 7" in capsys.readouterr().err
+    boom(monkeypatch, KeyboardInterrupt())
+    assert main.main(["boom"]) == 130
+    assert capsys.readouterr().err == "\nsuite: interrupted\n"
 
 
 def test_a_reader_that_goes_away_is_not_an_error() -> None:
