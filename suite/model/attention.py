@@ -45,6 +45,7 @@ class View:
 
     Rows that stand at the same position and have not wrapped (all of training, all single prompts) take a path of
     slices and plain causal attention; anything else takes one of index tensors and masks. Both give the same numbers.
+    With a static cache it is always the second, over all slots, so that a compiled step meets the same shapes again.
 
     Args:
         config: the model's.
@@ -66,10 +67,14 @@ class View:
         lengths: list[int] | None,
     ) -> None:
         self.cache, self.prefix, self.length = cache, prefix, length
+        self.added = lengths or [length] * batch
         self.context = config.context if config.position != "learned" else 0
         self.masks: dict[int, Tensor | None] = {}
+        if cache is not None and cache.static:
+            self.end = cache.capacity
+            self._index(cache, batch, device)
+            return
         seen = cache.seen if cache is not None else [0] * batch
-        self.added = lengths or [length] * batch
         start, end = min(seen), max(seen) + length
         self.end = end
         if config.position == "learned" and end > config.context:
@@ -86,16 +91,19 @@ class View:
         if self.aligned:
             self.start = start
             self.positions = torch.arange(start, end, device=device)  # (T,)
-        else:
-            assert cache is not None or lengths is not None
-            past = cache.lengths if cache is not None else torch.zeros(batch, dtype=torch.long, device=device)
-            offsets = torch.arange(length, device=device)
-            self.positions = past[:, None] + offsets  # (B, T)
-            real = offsets < torch.tensor(self.added, device=device)[:, None]  # (B, T)
-            self.newest = past + torch.tensor(self.added, device=device) - 1  # (B,)
-            if cache is not None:
-                self.slots = torch.where(real, self.positions % cache.capacity, cache.capacity)  # (B, T)
-                self.rows = torch.arange(batch, device=device)[:, None]  # (B, 1)
+        elif cache is not None:  # and without one, rows are always aligned
+            self._index(cache, batch, device)
+
+    def _index(self, cache: KVCache, batch: int, device: torch.device) -> None:
+        """Work out positions and slots row by row."""
+        self.aligned = False
+        offsets = torch.arange(self.length, device=device)
+        added = torch.tensor(self.added, device=device)
+        real = offsets < added[:, None]  # (B, T)
+        self.positions = cache.lengths[:, None] + offsets  # (B, T)
+        self.newest = cache.lengths + added - 1  # (B,)
+        self.slots = torch.where(real, self.positions % cache.capacity, cache.capacity)  # (B, T)
+        self.rows = torch.arange(batch, device=device)[:, None]  # (B, 1)
 
     def keys_and_values(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store new keys and values (B, K, T, E); returns all that can be attended to, (B, K, S, E)."""
@@ -140,7 +148,8 @@ class View:
             keys = torch.arange(self.end, device=queries.device)  # (S,)
         else:
             queries = self.positions[:, :, None]  # (B, T, 1)
-            keys = self._key_positions()[:, None, :]  # (B, 1, S)
+            assert self.cache is not None
+            keys = self._key_positions(self.cache.capacity)[:, None, :]  # (B, 1, S)
         visible = keys <= queries
         if self.prefix is not None:
             prefix = self.prefix[:, None, None]  # (B, 1, 1)
@@ -151,19 +160,13 @@ class View:
             visible = visible & (keys >= 0)
         return visible[:, None] if visible.dim() == 3 else visible  # (B, 1, T, S) or (T, S)
 
-    def _key_positions(self) -> Tensor:
+    def _key_positions(self, capacity: int) -> Tensor:
         """(B, S) the absolute position that each slot holds, negative where it holds nothing yet."""
         newest = self.newest[:, None]  # (B, 1)
-        if self.cache is None:
-            return torch.arange(self.length, device=newest.device).expand(len(newest), -1)
-        slots = torch.arange(min(self.end, self.cache.capacity), device=newest.device)
-        return newest - (newest - slots) % self.cache.capacity
+        slots = torch.arange(min(self.end, capacity), device=newest.device)
+        return newest - (newest - slots) % capacity
 
     def advance(self) -> None:
-        """Count the new tokens as seen; once a pass, after its last layer."""
-        if self.cache is not None:
-            self.cache.seen = [seen + added for seen, added in zip(self.cache.seen, self.added, strict=True)]
-            if min(self.added) == self.length:
-                self.cache.lengths = self.cache.lengths + self.length
-            else:
-                self.cache.lengths = self.newest + 1
+        """Count the new tokens as seen; once a pass, after its last layer. A static cache is told so from outside."""
+        if self.cache is not None and not self.cache.static:
+            self.cache.advance(self.added)

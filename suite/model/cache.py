@@ -31,6 +31,9 @@ class KVCache:
     Attributes:
         lengths: (B,) tokens seen by each row, on the device.
         seen: the same as a list of ints, so that the host need not wait for the device.
+        static: while True, a pass takes everything from tensors (`lengths`, all slots) and leaves counting to the
+            caller, so that a compiled step finds the same shapes and numbers every time. The caller sees to it that
+            the new tokens fit.
         keys, values: per layer (B, K, S + 1, E).
     """
 
@@ -51,6 +54,7 @@ class KVCache:
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.seen = [0] * batch
         self.capacity = capacity
+        self.static = False
 
     @property
     def batch(self) -> int:
@@ -61,6 +65,14 @@ class KVCache:
     def nbytes(self) -> int:
         """Bytes of keys and values."""
         return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
+
+    def advance(self, added: Sequence[int]) -> None:
+        """Count that many more tokens as seen, row by row."""
+        self.seen = [seen + new for seen, new in zip(self.seen, added, strict=True)]
+        if len(set(added)) == 1:
+            self.lengths = self.lengths + added[0]  # no copy from the host
+        else:
+            self.lengths = torch.tensor(self.seen, device=self.lengths.device)
 
     def reorder(self, rows: Tensor | Sequence[int]) -> None:
         """Make row `i` a copy of what was row `rows[i]`; the batch becomes as long as `rows`.

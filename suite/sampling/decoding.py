@@ -8,6 +8,7 @@ Shapes: `B` rows, `T` positions, `V` vocabulary, `D` d_model.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 import torch
@@ -18,7 +19,8 @@ from suite.model.cache import KVCache
 from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
 
-Step = Callable[[Tensor, KVCache], Tensor]
+Step = Callable[[Transformer, Tensor, KVCache], Tensor]
+COMPILED_SLOTS = 256  # caches of a compiled step come in multiples of this, so that few sizes are compiled
 
 
 def window_start(length: int, context: int) -> int:
@@ -36,14 +38,16 @@ def window_start(length: int, context: int) -> int:
     return -(-max(0, length - context) // stride) * stride
 
 
-def make_step(transformer: Transformer) -> Step:
-    """The function from one new token a row (B, 1) and the cache to logits (B, V)."""
+def decoding_step(transformer: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
+    """Feed one new token a row (B, 1); returns the logits (B, V) of the next."""
+    logits: Tensor = transformer(tokens, cache=cache)  # (B, 1, V)
+    return logits[:, -1]
 
-    def step(tokens: Tensor, cache: KVCache) -> Tensor:
-        logits: Tensor = transformer(tokens, cache=cache)  # (B, 1, V)
-        return logits[:, -1]
 
-    return step
+@functools.cache
+def compiled_step() -> Step:
+    """`decoding_step`, compiled for each batch size and capacity that it meets."""
+    return torch.compile(decoding_step, dynamic=False)
 
 
 class Decoding:
@@ -55,6 +59,8 @@ class Decoding:
         prefixes: per prompt, how many tokens at its start see each other both ways (None: none do).
         max_new_tokens: the most tokens that `step` will append to a row.
         prefill_chunk: tokens of each prompt that one pass reads at most; a longer prefix is still read in one pass.
+        compile: whether `step` runs compiled, which takes about a minute at the first step of a new shape. Rows that
+            leave are then replaced by copies of others, because another batch size would be another shape.
 
     Attributes:
         tokens: per row, prompt and appended tokens.
@@ -71,6 +77,7 @@ class Decoding:
         *,
         max_new_tokens: int,
         prefill_chunk: int,
+        compile: bool = False,
     ) -> None:
         self.tokens = [list(map(int, prompt)) for prompt in prompts]
         check_prompts(self.tokens, prefixes, transformer.config.vocab_size)
@@ -78,8 +85,7 @@ class Decoding:
             raise SuiteError("the transformer is in training mode, and dropout would disturb it: call eval() first")
         if prefill_chunk < 1:
             raise SuiteError(f"prefill_chunk is {prefill_chunk}, and must be at least 1")
-        self.transformer = transformer
-        self.step_function = make_step(transformer)
+        self.transformer, self.compile = transformer, compile
         self.max_new_tokens, self.prefill_chunk = max_new_tokens, prefill_chunk
         self.prefixes = list(prefixes) if prefixes is not None else [0] * len(prompts)
         weight = transformer.norm.weight
@@ -98,26 +104,43 @@ class Decoding:
         longest = max(map(len, windows))
         chunk = min(longest, max(self.prefill_chunk, *prefixes))
         capacity = cache_capacity(self.transformer.config, longest + self.max_new_tokens, chunk)
+        if self.compile:
+            capacity = -(-capacity // COMPILED_SLOTS) * COMPILED_SLOTS
         self.cache = KVCache(self.transformer.config, len(windows), capacity, self.device, self.dtype)
         return self._read(windows, prefixes, self.cache, chunk)
 
     def step(self, tokens: Sequence[int]) -> Tensor:
         """Append one token to each row; returns the logits (B, V) of the next."""
-        if self.learned and max(self.cache.seen) == self.transformer.config.context:
+        context = self.transformer.config.context
+        if self.learned and max(self.cache.seen) == context:
             for row, seen in enumerate(self.cache.seen):
-                if seen == self.transformer.config.context:
+                if seen == context:
                     self._restart(row)
-        for history, token in zip(self.tokens, tokens, strict=True):
+        fed = self._fill(tokens)
+        for history, token in zip(self.tokens, fed, strict=True):
             history.append(token)
-        return self.step_function(torch.tensor(tokens, device=self.device)[:, None], self.cache)  # (B, V)
+        new = torch.tensor(fed, device=self.device)[:, None]  # (B, 1)
+        if not self.compile:
+            return decoding_step(self.transformer, new, self.cache)  # (B, V)
+        self.cache.static = True
+        logits = compiled_step()(self.transformer, new, self.cache)  # (B, V)
+        self.cache.static = False
+        self.cache.advance([1] * len(fed))
+        return logits[: len(tokens)]
 
     def reorder(self, rows: Sequence[int]) -> None:
         """Make row `i` a copy of what was row `rows[i]`; the batch becomes as long as `rows`."""
-        if list(rows) == list(range(len(self.tokens))):
+        rows = self._fill(rows)
+        if rows == list(range(len(self.tokens))):
             return
         self.cache.reorder(rows)
         self.tokens = [list(self.tokens[row]) for row in rows]
         self.prefixes = [self.prefixes[row] for row in rows]
+
+    def _fill(self, items: Sequence[int]) -> list[int]:
+        """One item for each row of the batch: where rows have left a compiled batch, the last item again."""
+        missing = len(self.tokens) - len(items) if self.compile else 0
+        return [*items, *[items[-1]] * missing]
 
     def _window(self, tokens: list[int], length: int) -> list[int]:
         """The tokens that the model still sees when the sequence is `length` long."""

@@ -83,6 +83,7 @@ def generate(
     logprobs: bool = False,
     top_logprobs: int = 0,
     prefill_chunk: int = 512,
+    compile: bool = False,
 ) -> list[Generated]:
     """Continue each prompt; what a row says depends on its own prompt, seed and settings, not on its batch-mates.
 
@@ -105,6 +106,7 @@ def generate(
         logprobs: whether to report the log-probability of each new token.
         top_logprobs: how many of the likeliest tokens to report at each place.
         prefill_chunk: tokens of a prompt that one pass reads at most; bounds memory, changes no result.
+        compile: whether to compile the decoding step: about a minute for each new shape, for a process that lives long.
 
     Returns:
         all samples of the first prompt, then all of the second, and so on.
@@ -135,6 +137,7 @@ def generate(
         logprobs=logprobs,
         top_logprobs=top_logprobs,
         prefill_chunk=prefill_chunk,
+        compile=compile,
     ):
         rows[step.row].append(step)
     return [collect(steps, stop_tokens) for steps in rows]
@@ -156,6 +159,7 @@ def stream(
     logprobs: bool = False,
     top_logprobs: int = 0,
     prefill_chunk: int = 512,
+    compile: bool = False,
 ) -> Iterator[Step]:
     """The steps of `generate`, each as soon as it is taken: one of every row that is not finished, then the next.
 
@@ -181,7 +185,14 @@ def stream(
         raise ConfigError(f"top_logprobs and the ids of logit_bias must lie within the vocabulary of {vocabulary}")
     if not prompts:
         return iter(())
-    decoding = Decoding(transformer, prompts, prefixes, max_new_tokens=max(limits), prefill_chunk=prefill_chunk)
+    decoding = Decoding(
+        transformer,
+        prompts,
+        prefixes,
+        max_new_tokens=max(limits),
+        prefill_chunk=prefill_chunk,
+        compile=compile,
+    )
     rows = [
         Row(
             index=number * samples + sample,

@@ -146,6 +146,25 @@ def test_padding_does_not_overwrite_a_ring() -> None:
     assert min(cache.seen) > 3 * cache.capacity
 
 
+@every_setting
+@torch.inference_mode()
+def test_a_static_cache_gives_the_same(fields: dict[str, object]) -> None:
+    """What a compiled step computes from tensors alone, the eager step computes from Python numbers."""
+    model, tokens = tiny(fields, context=12), random_tokens(2, 40)
+    rotary = model.config.position == "rotary"
+    eager, static = KVCache(model.config, 2, 15), KVCache(model.config, 2, 15)
+    for cache in (eager, static):
+        model(tokens[:, :4], cache=cache, lengths=[4, 2])
+    for step in range(30 if rotary else 8):
+        new = tokens[:, 4 + step : 5 + step]
+        static.static = True
+        logits = model(new, cache=static)
+        static.static = False
+        static.advance([1, 1])
+        close(logits, model(new, cache=eager))
+    assert static.seen == eager.seen == eager.lengths.tolist() == static.lengths.tolist()
+
+
 @pytest.mark.parametrize("rows", [[2, 0, 1], [1, 1, 2], [2], [0, 2], [0, 0, 1, 1, 2, 2]])
 @torch.inference_mode()
 def test_reordered_rows_go_on_as_their_sources_would(rows: list[int]) -> None:

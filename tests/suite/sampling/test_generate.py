@@ -298,3 +298,15 @@ def test_bad_arguments_are_named() -> None:
             stream(model, [[1]], **({"max_new_tokens": 3} | changes))
     with pytest.raises(SuiteError, match="prompt 0 is empty"):
         stream(model, [[]], max_new_tokens=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fields", [{}, ROTARY | {"windows": [3, 0]}], ids=["gpt2", "rotary"])
+def test_compiled_equals_eager(fields: dict[str, object]) -> None:
+    """Across restarts, sliding and rows that leave: whatever Python number was frozen in shows here."""
+    model = tiny(**fields)
+    options = {"max_new_tokens": [25, 3, 14, 30, 8], "sampling": GREEDY, "logprobs": True}
+    for row, other in zip(
+        generate(model, PROMPTS, compile=True, **options), generate(model, PROMPTS, **options), strict=True
+    ):
+        same(row, other)
