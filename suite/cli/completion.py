@@ -13,7 +13,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     """Print the tab-completion script of a shell.
 
     \b
-    bash: echo 'eval "$(suite completion bash)"' >> ~/.bashrc
+    bash: suite completion bash > ~/.local/share/bash-completion/completions/suite
     zsh:  echo 'eval "$(suite completion zsh)"' >> ~/.zshrc
     fish: suite completion fish > ~/.config/fish/completions/suite.fish
     """

@@ -120,12 +120,7 @@ def bar(share: float, width: int) -> str:
 
 
 def printable(text: str) -> str:
-    r"""A token as one word on one line: spaces visible, control characters escaped.
-
-    Example:
-        >>> print(printable(" a\n"))
-        ␣a\n
-    """
+    """A token as one word on one line: spaces visible (or in quotes, where ␣ cannot be shown), the rest escaped."""
     escaped = "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
     )
