@@ -28,7 +28,7 @@ def next_tokens(
     model: str,
     revision: str | None,
     device: str,
-    quantize: str | None,
+    quantize: str,
     as_json: bool,
 ) -> None:
     """Show the likeliest next tokens.

@@ -50,8 +50,9 @@ def model_options(default: str) -> Callable[[Decorated], Decorated]:
         click.option("--device", default="cpu", metavar="NAME", help="cpu, cuda, cuda:1 or mps.  [default: cpu]"),
         click.option(
             "--quantize",
-            type=click.Choice(["float16", "int8"]),
-            help="Smaller weights, faster on a CPU.  [default: float32]",
+            type=click.Choice(["float32", "float16", "int8"]),
+            default="float32",
+            help="Type of the weights: the shorter, the faster on a CPU.  [default: float32]",
         ),
     )
 
@@ -63,7 +64,7 @@ def model_options(default: str) -> Callable[[Decorated], Decorated]:
     return decorate
 
 
-def load_model(model: str, revision: str | None, device: str, quantize: str | None) -> Model:
+def load_model(model: str, revision: str | None, device: str, quantize: str) -> Model:
     """Load what the options of `model_options` name."""
     from suite.hub import load
 

@@ -57,7 +57,7 @@ def run(
     model: str,
     revision: str | None,
     device: str,
-    quantize: str | None,
+    quantize: str,
     as_json: bool,
     quiet: bool,
     **rules: Any,
@@ -153,7 +153,7 @@ def evaluate(
     model: str,
     revision: str | None,
     device: str,
-    quantize: str | None,
+    quantize: str,
     as_json: bool,
 ) -> None:
     """Measure how well a model predicts text.
