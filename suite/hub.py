@@ -76,7 +76,8 @@ def load(
             "gpt2-medium", "gpt2-large", "gpt2-xl", or another Hugging Face id of one of the two kinds.
         device: where the weights go.
         dtype: of the weights (None: float32).
-        quantize: "float16" or "int8" weights for inference alone (None: as they are, ready to train).
+        quantize: prepares for inference alone, with "float32", "float16" or "int8" weights (None: as they are, ready to
+            train or to save); see `suite.model.quantize.prepare_for_inference`.
         revision: branch, tag or commit of a Hugging Face id.
 
     Raises:

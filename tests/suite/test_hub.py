@@ -203,6 +203,18 @@ def test_type_of_weights(tmp_path: Path) -> None:
         load(tmp_path, dtype=torch.bfloat16, quantize="int8")
 
 
+@pytest.mark.parametrize(("weights", "error"), [("float32", 1e-5), ("float16", 1e-3), ("int8", 2e-2)])
+def test_quantized_for_inference(weights: str, error: float, tmp_path: Path) -> None:
+    """Weights assigned from a file, tied and memory-mapped, must survive being rounded and laid out."""
+    saved = write(tmp_path)
+    tokens = torch.arange(20)[None]
+    with torch.no_grad():
+        found, expected = load(tmp_path, quantize=weights).transformer(tokens), saved(tokens)
+    torch.testing.assert_close(found, expected, rtol=0, atol=error)
+    with pytest.raises(ConfigError, match="int4"):
+        load(tmp_path, quantize="int4")
+
+
 @pytest.mark.parametrize("device", ["cuda:77", "tpu", "auto"])
 def test_a_device_that_is_not_there(device: str, tmp_path: Path) -> None:
     write(tmp_path)
