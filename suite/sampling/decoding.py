@@ -16,7 +16,6 @@ from torch import Tensor
 
 from suite.errors import SuiteError
 from suite.model.cache import KVCache
-from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
 
 Step = Callable[[Transformer, Tensor, KVCache], Tensor]
@@ -58,7 +57,8 @@ class Decoding:
         prompts: (B,) sequences of token ids, none of them empty.
         prefixes: per prompt, how many tokens at its start see each other both ways (None: none do).
         max_new_tokens: the most tokens that `step` will append to a row.
-        prefill_chunk: tokens of each prompt that one pass reads at most; a longer prefix is still read in one pass.
+        prefill_chunk: tokens of each prompt that one pass reads at most; a longer prefix is still read in one pass,
+            and a rotary model that will slide reads at most an eighth of its context.
         compile: whether `step` runs compiled, which takes about a minute at the first step of a new shape. Rows that
             leave are then replaced by copies of others, because another batch size would be another shape.
 
@@ -102,11 +102,15 @@ class Decoding:
         windows = [self._window(tokens, len(tokens)) for tokens in self.tokens]
         prefixes = [self._prefix(row, len(tokens)) for row, tokens in enumerate(self.tokens)]
         longest = max(map(len, windows))
-        chunk = min(longest, max(self.prefill_chunk, *prefixes))
-        capacity = cache_capacity(self.transformer.config, longest + self.max_new_tokens, chunk)
+        config, total = self.transformer.config, longest + self.max_new_tokens
+        slides = not self.learned and total > config.context
+        # a ring is longer by a chunk, and every step looks at all of it
+        chunk = min(self.prefill_chunk, max(1, config.context // 8)) if slides else self.prefill_chunk
+        chunk = min(longest, max(chunk, *prefixes))
+        capacity = min(total, config.context + chunk - 1 if slides else config.context)
         if self.compile:
             capacity = -(-capacity // COMPILED_SLOTS) * COMPILED_SLOTS
-        self.cache = KVCache(self.transformer.config, len(windows), capacity, self.device, self.dtype)
+        self.cache = KVCache(config, len(windows), capacity, self.device, self.dtype)
         return self._read(windows, prefixes, self.cache, chunk)
 
     def step(self, tokens: Sequence[int]) -> Tensor:
@@ -180,13 +184,6 @@ class Decoding:
                 if start < length <= start + chunk:
                     last[row] = hidden[row, length - 1 - start]
         return self.transformer.logits(torch.stack([state for state in last if state is not None]))  # (B, V)
-
-
-def cache_capacity(config: ModelConfig, tokens: int, chunk: int) -> int:
-    """Slots for rows of up to `tokens` tokens that are fed `chunk` at once: all of them, or what sliding needs."""
-    if config.position == "learned":
-        return min(tokens, config.context)
-    return min(tokens, config.context + chunk - 1)
 
 
 def check_prompts(prompts: Sequence[Sequence[int]], prefixes: Sequence[int] | None, vocab_size: int) -> None:

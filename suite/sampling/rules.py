@@ -27,7 +27,7 @@ from torch import Tensor
 
 from suite.errors import ConfigError
 
-NUCLEUS_GUESS = 256  # most nuclei are smaller, and finding so many tokens takes a twentieth of sorting 50,000
+NUCLEUS_GUESSES = (256, 4096)  # most nuclei are smaller, and finding so many tokens is far from sorting 50,000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -188,7 +188,8 @@ def top_p(logits: Tensor, p: float, mass: Tensor | None = None) -> Tensor:
     """
     probabilities = (logits - (logits.logsumexp(dim=-1, keepdim=True) if mass is None else mass)).exp()
     vocabulary = logits.shape[-1]
-    for width in (min(NUCLEUS_GUESS, vocabulary), vocabulary):
+    for guess in (*NUCLEUS_GUESSES, vocabulary):
+        width = min(guess, vocabulary)
         likeliest, ids = probabilities.topk(width, dim=-1)  # (B, width), sorted
         before = likeliest.cumsum(dim=-1) - likeliest  # probability of all likelier tokens
         keep = before < p  # the token that crosses p is kept

@@ -44,15 +44,15 @@ def test_top_p_keeps_the_smallest_set_that_reaches_p(logits: Tensor, p: float) -
     assert all(probabilities[token] <= least + 1e-7 for token in set(range(logits.shape[1])) - survivors)
 
 
-@pytest.mark.parametrize("p", [0.05, 0.5, 0.9])
+@pytest.mark.parametrize("p", [0.03, 0.5, 0.95])
 def test_top_p_on_nuclei_wider_than_the_first_guess(p: float) -> None:
     """Rows whose nucleus is larger than what one look finds need the whole vocabulary sorted."""
-    logits = torch.randn(2, 2000, generator=torch.Generator().manual_seed(0)) * torch.tensor([[0.1], [5.0]])
+    logits = torch.randn(2, 6000, generator=torch.Generator().manual_seed(0)) * torch.tensor([[0.1], [5.0]])
     for row in range(2):
         ordered = logits[row].softmax(-1).sort(descending=True).values.cumsum(-1)
         expected = int((ordered < p).sum()) + 1
         assert len(kept(rules.top_p(logits, p)[row : row + 1])) == expected
-    assert rules.NUCLEUS_GUESS < 2000
+    assert max(rules.NUCLEUS_GUESSES) < 6000
 
 
 @given(LOGITS, st.floats(0.01, 1.0))
