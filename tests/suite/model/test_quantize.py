@@ -1,15 +1,48 @@
-"""int8 rounding must be tight, row by row, and never hide a broken weight."""
+"""Shorter weights: rounding must be tight and never hide a broken weight; prepared models must say the same."""
+
+import copy
 
 import pytest
 import torch
+from torch import Tensor, nn
 
-from suite.errors import SuiteError
-from suite.model.quantize import dequantize_int8, quantize_int8
+from suite.errors import ConfigError, SuiteError
+from suite.model import KVCache, ModelConfig, Transformer
+from suite.model.quantize import (
+    Int8Linear,
+    WidenedLinear,
+    dequantize_int8,
+    prepare_for_inference,
+    quantize_int8,
+)
+
+CONFIGS = {
+    "gpt2": ModelConfig(vocab_size=300, context=64, d_model=64, n_layer=3, n_head=4),
+    "untied, no bias": ModelConfig(
+        vocab_size=300, context=64, d_model=64, n_layer=3, n_head=4, n_kv_head=2, position="rotary", norm="rms",
+        activation="swiglu", bias=False, tie_embeddings=False,
+    ),
+}  # fmt: skip
+TOLERANCE = {"float32": 1e-6, "float16": 2e-3, "int8": 0.06}  # deviation of the error, over that of the logits
+
+
+def model(config: ModelConfig) -> Transformer:
+    """Random weights, large enough that rounding shows and that no bias or gain is idle."""
+    torch.manual_seed(0)
+    transformer = Transformer(config).eval()
+    with torch.no_grad():
+        for parameter in transformer.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    return transformer
+
+
+def matrix(rows: int, columns: int, seed: int = 0) -> Tensor:
+    return torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
 
 
 def test_error_is_at_most_half_a_step_of_each_row() -> None:
     """One scale for the whole matrix would drown small rows beside large ones."""
-    weight = torch.randn(64, 96, generator=torch.Generator().manual_seed(0)) * torch.logspace(-4, 2, 64)[:, None]
+    weight = matrix(64, 96) * torch.logspace(-4, 2, 64)[:, None]
     quantized, scales = quantize_int8(weight)
     assert quantized.dtype == torch.int8 and quantized.abs().max() == 127
     error = (dequantize_int8(quantized, scales) - weight).abs()
@@ -18,8 +51,7 @@ def test_error_is_at_most_half_a_step_of_each_row() -> None:
 
 def test_quantizing_twice_changes_nothing() -> None:
     """Loading an int8 checkpoint and saving it again must not wear it down."""
-    weight = torch.randn(16, 40, generator=torch.Generator().manual_seed(1))
-    once = dequantize_int8(*quantize_int8(weight))
+    once = dequantize_int8(*quantize_int8(matrix(16, 40)))
     twice = dequantize_int8(*quantize_int8(once))
     torch.testing.assert_close(once, twice, rtol=1e-6, atol=0)
 
@@ -36,3 +68,81 @@ def test_zero_rows_stay_zero_and_broken_rows_stay_broken() -> None:
 def test_only_matrices() -> None:
     with pytest.raises(SuiteError, match="1 dimensions"):
         quantize_int8(torch.zeros(3))
+
+
+@pytest.mark.parametrize("weights", TOLERANCE)
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
+def test_logits_stay_within_the_rounding_of_the_weights(config: ModelConfig, weights: str) -> None:
+    """A forgotten bias, a head that lost its tie, or scales on the wrong axis would show at once."""
+    whole, short = model(config), prepare_for_inference(model(config), weights)
+    tokens = torch.randint(config.vocab_size, (3, 40), generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        expected, found = whole(tokens), short(tokens)
+    assert found.dtype == torch.float32
+    assert (found - expected).std() <= TOLERANCE[weights] * expected.std()
+
+
+@pytest.mark.parametrize("weights", TOLERANCE)
+def test_a_step_of_one_row_agrees_with_a_pass_over_many(weights: str) -> None:
+    """One row takes another kernel than many; both must be the same product, up to rounding."""
+    config = CONFIGS["gpt2"]
+    short = prepare_for_inference(model(config), weights)
+    tokens = torch.randint(config.vocab_size, (1, 20), generator=torch.Generator().manual_seed(2))
+    with torch.inference_mode():
+        together = short(tokens)
+        cache = KVCache(config, 1, 20)
+        alone = torch.cat([short(tokens[:, place : place + 1], cache=cache) for place in range(20)], dim=1)
+    assert (alone - together).std() <= TOLERANCE[weights] * together.std()
+
+
+def test_a_small_row_keeps_its_precision_beside_a_large_one() -> None:
+    """The int8 kernel knows one input scale a call: rows must not share it, or batch-mates would change a result."""
+    weight, bias = matrix(32, 64), torch.randn(32)
+    layer = Int8Linear(*quantize_int8(weight), bias)
+    rows = matrix(4, 64, seed=3) * torch.tensor([1e-3, 1.0, 1e3, 0.0])[:, None]
+    batch = layer(rows)
+    torch.testing.assert_close(batch[:2], layer(rows[:2]), rtol=1e-6, atol=1e-6)
+    exact = rows @ weight.T + bias
+    error = (batch - exact).abs().amax(dim=1) / (exact - bias).std(dim=1).clamp(min=1e-9)
+    assert (error[:3] < 0.1).all()
+    assert batch[3].equal(bias) and layer(rows[3:]).equal(bias[None])
+
+
+def test_nan_comes_through_a_batch() -> None:
+    """A NaN activation rounded to some integer would let a broken model talk on."""
+    layer = Int8Linear(*quantize_int8(matrix(8, 16)), None)
+    rows = torch.ones(2, 16)
+    rows[1, 3] = torch.nan
+    out = layer(rows)
+    assert out[0].isfinite().all() and out[1].isnan().all()
+
+
+def test_the_plain_layer_is_the_same_product() -> None:
+    """What other devices run must not differ from what was tested here."""
+    quantized, scales = quantize_int8(matrix(32, 64))
+    bias, rows = torch.randn(32), matrix(5, 64, seed=4)
+    plain, fast = WidenedLinear(quantized, scales, bias)(rows), Int8Linear(quantized, scales, bias)(rows)
+    assert (plain - fast).abs().max() < 0.1 * plain.std()
+
+
+def test_float32_stays_trained_weights_in_their_shapes() -> None:
+    """The new layout must not reach anybody who reads the state dict, and embeddings must stay tied."""
+    config = CONFIGS["gpt2"]
+    whole = model(config)
+    laid_out = prepare_for_inference(copy.deepcopy(whole), "float32")
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(laid_out.state_dict()[name], tensor), name
+    assert laid_out.head.weight is laid_out.tokens.weight
+
+
+def test_int8_takes_little_memory() -> None:
+    """Keeping the float32 weights beside the packed ones would make the smaller type the larger model."""
+    short = prepare_for_inference(model(CONFIGS["gpt2"]), "int8")
+    assert not any(isinstance(module, nn.Linear) for module in short.modules())
+    tensors = [*short.parameters(), *short.buffers()]
+    assert all(tensor.dim() < 2 or tensor.dtype == torch.int8 or tensor.shape[0] == 64 for tensor in tensors)
+
+
+def test_an_unknown_type_is_named() -> None:
+    with pytest.raises(ConfigError, match="int4"):
+        prepare_for_inference(model(CONFIGS["gpt2"]), "int4")
