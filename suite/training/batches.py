@@ -150,6 +150,20 @@ class PackedSource:
         return self.size
 
 
+class FiniteSource:
+    """A list of examples in its own order, once."""
+
+    def __init__(self, examples: Sequence[Example]) -> None:
+        self.examples = examples
+
+    def __getitem__(self, index: int, /) -> Example:
+        return self.examples[index]
+
+    def length(self, index: int, /) -> int:
+        """Tokens in the example at `index`."""
+        return len(self.examples[index].tokens)
+
+
 class ShuffledSource:
     """A finite list of examples, in a new order each epoch.
 

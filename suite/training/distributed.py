@@ -63,17 +63,3 @@ class Ranks:
         """Return once every rank is here."""
         if self.world > 1:
             dist.barrier()
-
-
-def local_device(name: str = "auto") -> torch.device:
-    """The device to train on.
-
-    Args:
-        name: "auto" (this rank's CUDA device if there is one, else CPU), or a device's name.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda":
-        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-        torch.cuda.set_device(name)
-    return torch.device(name)

@@ -29,13 +29,15 @@ from suite.training.batches import (
     Batch,
     Example,
     ExampleSource,
+    FiniteSource,
     FixedBatches,
     ShuffledSource,
     StepBatches,
     TokenBatches,
     micro_batches,
 )
-from suite.training.distributed import Ranks, local_device
+from suite.training.device import local_device, seed_step, use_bfloat16
+from suite.training.distributed import Ranks
 from suite.training.loss import LossFunction, language_modelling
 from suite.training.optimizer import build_optimizers, rate_factor, set_rates
 from suite.training.recipe import Recipe
@@ -101,22 +103,6 @@ def train(
         return trainer.run()
 
 
-def use_bfloat16(precision: str, device: torch.device) -> bool:
-    """Whether matrix products are taken in bfloat16; "auto" asks whether the device has instructions for them."""
-    if precision != "auto":
-        return precision == "bfloat16"
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
-
-
-def seed_step(seed: int, step: int, rank: int) -> None:
-    """Seed dropout for one step: numbers that are near give states that are not (a splitmix64 finaliser)."""
-    mixed = (seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + rank * 0x94D049BB133111EB) % 2**64
-    mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
-    torch.manual_seed((mixed ^ mixed >> 31) % 2**63)
-
-
 class Trainer:
     """One session of a run; see `train`."""
 
@@ -152,9 +138,11 @@ class Trainer:
         self.norm: Tensor | float = 0.0
         self.bad: Tensor = torch.full((), -1, device=device)  # first step whose loss was not a number
         if recipe.run.compile:
+            # the CPU's attention kernel fails when compiled for lengths that vary (torch 2.13)
+            dynamic = None if device.type == "cuda" else False
             for module in model.modules():
                 if isinstance(module, Block):
-                    module.compile()
+                    module.compile(dynamic=dynamic)
 
     def _batches(self) -> StepBatches:
         batch = self.recipe.batch
@@ -165,26 +153,21 @@ class Trainer:
         return TokenBatches(self.source, batch.tokens, self.recipe.seed)
 
     def _valid_batches(self, valid: Sequence[Example]) -> Iterator[Batch]:
+        source = FiniteSource(sorted(valid, key=lambda example: len(example.tokens)))
+        limit = self.recipe.batch.micro_tokens or VALID_TOKENS
         if not valid:
             return iter(())
-        examples = sorted(valid, key=lambda example: len(example.tokens))
-        limit = self.recipe.batch.micro_tokens or VALID_TOKENS
-        return micro_batches(
-            Finite(examples), range(len(examples)), rank=self.ranks.rank, world=self.ranks.world, micro_tokens=limit
-        )
+        return self._cut(source, range(len(valid)), limit)
+
+    def _cut(self, source: ExampleSource, indices: Sequence[int], micro_tokens: int) -> Iterator[Batch]:
+        """This rank's share of some examples, in batches."""
+        ranks = self.ranks
+        return micro_batches(source, indices, rank=ranks.rank, world=ranks.world, micro_tokens=micro_tokens)
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
     def _load_step(self, step: int) -> list[Batch]:
-        return list(
-            micro_batches(
-                self.source,
-                self.batches.indices(step),
-                rank=self.ranks.rank,
-                world=self.ranks.world,
-                micro_tokens=self.recipe.batch.micro_tokens,
-            )
-        )
+        return list(self._cut(self.source, self.batches.indices(step), self.recipe.batch.micro_tokens))
 
     def _losses(self, batch: Batch) -> tuple[Tensor, float, dict[str, Tensor]]:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
@@ -207,13 +190,13 @@ class Trainer:
         total, count, real = self.ranks.sum([total, count, real])
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
         self.norm = torch.nn.utils.get_total_norm(gradients) / count
-        scale = 1.0 / count
-        if self.recipe.optimizer.clip:
-            scale = scale * (self.recipe.optimizer.clip / (self.norm + 1e-6)).clamp(max=1.0)
         finite = torch.isfinite(self.norm) & torch.isfinite(torch.as_tensor(total))
         self.bad = torch.where(finite | (self.bad >= 0), self.bad, step)
         if self.device.type == "cpu":  # a GPU would have to wait; it is asked before anything is kept
             self._check()
+        scale = 1.0 / count
+        if self.recipe.optimizer.clip:
+            scale = scale * (self.recipe.optimizer.clip / (self.norm + 1e-6)).clamp(max=1.0)
         torch._foreach_mul_(gradients, scale)
         set_rates(self.optimizers, self.factor)
         for optimizer in self.optimizers:
@@ -248,6 +231,7 @@ class Trainer:
         count: Tensor | float = 0.0
         sums: dict[str, Tensor | float] = {}
         self.model.eval()
+        self.ranks.wait()  # for the snapshots that the first rank writes
         with self.average.in_place(progress.step):
             for batch in self.valid:
                 summed, divisor, extras = self._losses(batch)
@@ -411,17 +395,3 @@ class Trainer:
             best_step=progress.best_step,
             weights=self.directory.best,
         )
-
-
-class Finite:
-    """A list as a source."""
-
-    def __init__(self, examples: Sequence[Example]) -> None:
-        self.examples = examples
-
-    def __getitem__(self, index: int, /) -> Example:
-        return self.examples[index]
-
-    def length(self, index: int, /) -> int:
-        """Tokens in the example at `index`."""
-        return len(self.examples[index].tokens)

@@ -144,7 +144,7 @@ class RunConfig:
         patience: validations without a better loss before stopping early; 0 to never stop early.
         max_minutes: stop after saving, to be resumed; 0 for no limit.
         precision: "bfloat16" (autocast), "float32", or "auto": bfloat16 where the device computes it faster.
-        compile: whether blocks are compiled; the first step then takes a minute.
+        compile: whether blocks are compiled; the first step then takes a minute, on a CPU each new length does.
         tensorboard: whether to write its event files too.
         storage: type of the weights in the finished checkpoint.
     """

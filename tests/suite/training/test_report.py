@@ -1,0 +1,60 @@
+"""What a run tells goes where it should: numbers to a file, lines for a person to stderr, nothing to stdout."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from suite.errors import CheckpointError, ConfigError
+from suite.training.report import Reporter
+
+ROW = {"step": 5, "loss": 2.5, "lr": 1e-3, "tokens_per_second": 1234.5}
+
+
+def test_plain_lines_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A progress bar in a log file is a mess, and anything on stdout breaks a pipe."""
+    reporter = Reporter(tmp_path / "run/metrics.jsonl", 100, 0, None, silent=False)
+    reporter.row(ROW, eta=3725.0)
+    reporter.row({"step": 5, "valid_loss": 2.25, "best": True})
+    reporter.close()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "step 5/100  loss 2.5000  lr 1.00e-03  1,234 tok/s  eta 1:02:05",
+        "step 5/100  valid loss 2.2500  best so far",
+    ]
+    rows = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert rows == [ROW, {"step": 5, "valid_loss": 2.25, "best": True}]
+
+
+def test_bar_on_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    reporter = Reporter(tmp_path / "metrics.jsonl", 100, 40, None, silent=False)
+    reporter.advance()
+    reporter.row(ROW, eta=1.0)
+    reporter.close()
+    out, err = capsys.readouterr()
+    assert out == "" and "41/100" in err and "loss 2.500, 1,234 tok/s" in err
+
+
+def test_other_ranks_are_silent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Reporter(tmp_path / "metrics.jsonl", 100, 0, None, silent=True)
+    reporter.row(ROW, eta=1.0)
+    reporter.say("hello")
+    reporter.close()
+    assert capsys.readouterr() == ("", "") and not (tmp_path / "metrics.jsonl").exists()
+
+
+def test_unwritable_metrics(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").mkdir()
+    reporter = Reporter(tmp_path / "metrics.jsonl", 100, 0, None, silent=False)
+    with pytest.raises(CheckpointError, match="could not write"):
+        reporter.row(ROW, eta=1.0)
+
+
+def test_tensorboard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for it without having it is told what to install."""
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"pip install \"decoder-suite\[tensorboard\]\""):
+        Reporter(tmp_path / "metrics.jsonl", 100, 0, tmp_path, silent=False)
