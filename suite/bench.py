@@ -168,7 +168,8 @@ def as_transformers(model: Transformer) -> Callable[[Tensor, int], Tensor]:
     with tempfile.TemporaryDirectory() as folder:
         bare = Model(transformer=model, tokenizer=None, task="lm", name="benchmark", directory=Path(folder))
         export(bare, Path(folder))
-        other = AutoModelForCausalLM.from_pretrained(folder).eval()
+        other: Any = AutoModelForCausalLM.from_pretrained(folder)
+        other.eval()
 
     def run(ids: Tensor, new: int) -> Tensor:
         with torch.inference_mode():
@@ -275,7 +276,7 @@ def _plain_loop(
     except ImportError as error:
         raise ConfigError("the baseline needs transformers: pip install 'decoder-suite[baselines]'") from error
 
-    model = GPT2LMHeadModel(
+    model: Any = GPT2LMHeadModel(
         GPT2Config(
             vocab_size=config.vocab_size,
             n_positions=config.context,
@@ -288,14 +289,15 @@ def _plain_loop(
             bos_token_id=None,  # GPT-2's would lie outside this vocabulary
             eos_token_id=None,
         )
-    ).to(place)
+    )
+    model.to(place)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = torch.from_numpy(rows).to(place)
 
     def step() -> None:
         with torch.autocast(place.type, torch.bfloat16, enabled=precision == "bfloat16"):
             logits = model(tokens[:, :-1]).logits
-            loss = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
+            loss: Any = torch.nn.functional.cross_entropy(logits.float().flatten(0, 1), tokens[:, 1:].flatten())
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()

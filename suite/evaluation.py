@@ -126,7 +126,8 @@ class NGrams:
             total, kind = _look_up(contexts, totals, context), _look_up(contexts, kinds, context)
             weight = np.maximum(total + kind, 1)  # a context never seen leaves the order below as it is
             probability = np.where(total > 0, (seen + kind * probability) / weight, probability)
-        return -np.log(probability)
+        nats: NDArray[np.float64] = -np.log(probability)
+        return nats
 
 
 def _look_up(keys: NDArray[np.int64], values: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.int64]:

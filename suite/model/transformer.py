@@ -99,7 +99,8 @@ class Block(nn.Module):
     def forward(self, x: Tensor, view: View, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
         x = x + self.dropout(self.attention(self.attention_norm(x), view, rotary))
-        return x + self.dropout(self.mlp(self.mlp_norm(x)))
+        out: Tensor = x + self.dropout(self.mlp(self.mlp_norm(x)))
+        return out
 
 
 class Transformer(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -119,7 +120,7 @@ class Writer:
             self.model.transformer,
             ids,
             max_new_tokens=max_new_tokens,
-            sampling=with_settings(self.sampling, settings),
+            sampling=self._sampling(settings),
             samples=samples,
             seed=seed,
             stop_tokens=self.stop_tokens,
@@ -155,7 +156,7 @@ class Writer:
             self.model.transformer,
             [self.encode(text) for text in texts],
             max_new_tokens=max_new_tokens,
-            sampling=with_settings(self.sampling, settings),
+            sampling=self._sampling(settings),
             seed=seed,
             stop_tokens=self.stop_tokens,
             stop=stop,
@@ -196,6 +197,14 @@ class Writer:
     def stop_tokens(self) -> tuple[int, ...]:
         """What ends a text."""
         return () if self.tokenizer.eos is None else (self.tokenizer.eos,)
+
+    def _sampling(self, settings: dict[str, Any]) -> Sampling:
+        """The settings of one call; ids that only pad a vocabulary to a round size are never drawn."""
+        sampling = with_settings(self.sampling, settings)
+        padding = range(self.tokenizer.vocab_size, self.model.config.vocab_size)
+        if not padding:  # nearly always, and then the fast paths without any bias stay open
+            return sampling
+        return dataclasses.replace(sampling, logit_bias={**sampling.logit_bias, **dict.fromkeys(padding, -math.inf)})
 
     def _search(
         self, texts: list[str], ids: list[list[int]], max_new_tokens: int, n_best: int, beams: int

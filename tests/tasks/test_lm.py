@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from suite import load, pipeline
+from suite.data.tokenizer import Tokenizer
 from suite.errors import ConfigError, DataError
+from suite.hub import Model
+from suite.model import ModelConfig, Transformer
 from suite.task import find_task, registered
 from suite.tasks.lm.evaluate import evaluate
 from suite.tasks.lm.pipeline import Writer
@@ -107,3 +110,15 @@ def test_no_text_and_no_context_are_said_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text("")
     with pytest.raises(DataError, match="no text"):
         fit(Recipe.load(recipe, [f"data.train=['{tmp_path / 'empty.txt'}']"]), tmp_path / "run", cache=tmp_path)
+
+
+def test_ids_that_only_pad_the_vocabulary_are_never_drawn() -> None:
+    """Drawing one made the decoder fail: it stands for no text."""
+    tokenizer = Tokenizer.bytes(("<eos>",))
+    torch.manual_seed(0)
+    config = ModelConfig(vocab_size=512, context=16, d_model=16, n_layer=1, n_head=2)
+    model = Model(
+        transformer=Transformer(config).eval(), tokenizer=tokenizer, task="lm", name="padded", directory=Path()
+    )
+    [result] = Writer(model, temperature=1.0, top_k=0)("a", max_new_tokens=60)
+    assert max(result.tokens) < tokenizer.vocab_size
