@@ -22,7 +22,7 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
     """Roughly U V^T of each matrix U S V^T, by Newton-Schulz iteration in bfloat16.
 
     Args:
-        matrices: (..., rows, columns).
+        matrices: (n, rows, columns).
         steps: of the iteration; five bring singular values from 1e-3 to around 1.
 
     Returns:
@@ -37,8 +37,9 @@ def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
     x = x.mT if tall else x
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     for _ in range(steps):
-        gram = x @ x.mT
-        x = a * x + (b * gram + c * gram @ gram) @ x
+        gram = torch.bmm(x, x.mT)
+        polynomial = torch.baddbmm(gram, gram, gram, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
     return x.mT if tall else x
 
 

@@ -60,7 +60,7 @@ def test_muon_takes_the_matrices_of_the_blocks() -> None:
     assert adamw.param_groups[0]["base_lr"] == 1.0 and muon.param_groups[0]["base_lr"] == 0.5
 
 
-@pytest.mark.parametrize("shape", [(16, 48), (48, 16), (3, 24, 24)])
+@pytest.mark.parametrize("shape", [(1, 16, 48), (2, 48, 16), (3, 24, 24)])
 def test_orthogonalise_levels_singular_values(shape: tuple[int, ...]) -> None:
     matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
     values = torch.linalg.svdvals(orthogonalise(matrices).float())
