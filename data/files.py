@@ -3,22 +3,45 @@
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
-def write_atomic(path: Path, content: bytes) -> None:
-    """Write a file so that a reader, a crash or a full disk never meets half of it: temporary name, sync, rename."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
+    """Write a file so that a reader, a crash or a full disk never meets half of it: temporary name, sync, rename.
+
+    Args:
+        path: the file; its directory is made if need be.
+        content: what it shall hold, or a function that writes it to the path it is given.
+
+    Raises:
+        OSError: it could not be written; what was there before is unchanged.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        temporary.touch()
+        mode = temporary.stat().st_mode
+        if isinstance(content, bytes):
+            temporary.write_bytes(content)
+        else:
+            content(temporary)
+            temporary.chmod(mode)  # safetensors writes files that nobody else may read, whatever the umask
+        _sync(temporary)
         temporary.replace(path)
+        _sync(path.parent)  # the rename itself is on disk only once the directory is
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -29,8 +52,7 @@ def new_folder(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         for file in temporary.iterdir():
-            with file.open("rb") as written:
-                os.fsync(written.fileno())
+            _sync(file)
         try:
             temporary.rename(path)
         except OSError:

@@ -6,9 +6,7 @@ or a crash leaves the previous checkpoint as it was.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from suite.data import files
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import ModelConfig
 from suite.model.quantize import dequantize_int8, quantize_int8
@@ -54,39 +53,16 @@ class Checkpoint:
     directory: Path
 
 
-def write_atomic(path: Path, write: Callable[[Path], None] | bytes) -> None:
-    """Write a file under a temporary name, sync it, and rename it into place.
-
-    Args:
-        path: the file; its directory is made if need be.
-        write: the content, or a function that writes it to the path it is given.
+def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
+    """Write a file whole or not at all; see `suite.data.files.write_atomic`.
 
     Raises:
         CheckpointError: the file could not be written (a full disk, say); the old file is untouched.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(write, bytes):
-            temporary.write_bytes(write)
-        else:
-            temporary.touch()
-            mode = temporary.stat().st_mode
-            write(temporary)
-            temporary.chmod(mode)  # safetensors writes files that nobody else may read, whatever the umask
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-        directory = os.open(path.parent, os.O_RDONLY)
-        try:  # the rename itself is on disk only once the directory is
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        files.write_atomic(path, content)
     except (OSError, SafetensorError) as error:
         raise CheckpointError(f"could not write {path}: {error}; what was there before is unchanged") from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
