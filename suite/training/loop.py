@@ -291,12 +291,12 @@ class Trainer:
     def _resume(self) -> None:
         """Go on from the state in the directory, if there is one."""
         if self.directory.state.exists():
-            saved, present = self.directory.header()["recipe"], self.recipe.to_dict()
-            for key in present:
-                if key != "run" and saved.get(key) != present[key]:
+            saved = Recipe.from_dict(self.directory.header()["recipe"], str(self.directory.state))
+            for key, old, new in saved.differences(self.recipe):
+                if not key.startswith("run."):  # how long and how often may change
                     raise ConfigError(
-                        f"{self.directory.path} holds a run of another recipe: {key} was {saved.get(key)}, and is "
-                        f"{present[key]}; choose another directory, or the old value"
+                        f"{self.directory.path} holds a run of another recipe: {key} was {old!r}, and is {new!r}; "
+                        "choose another directory, or the old value"
                     )
             self.progress = self.directory.load(self.model, self.optimizers, self.average.ema)
         if self.ranks.rank == 0:
@@ -367,6 +367,8 @@ class Trainer:
                             f"stopped at step {progress.step} of {run.steps}; the same command goes on from "
                             f"{self.directory.path}"
                         )
+            if progress.step < run.steps and self._finished():
+                self.reporter.say(f"stopped early: no better validation loss since step {progress.best_step}")
             return self._result()
         finally:
             self.reporter.close()

@@ -11,7 +11,7 @@ import json
 import tomllib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -233,6 +233,10 @@ class Recipe:
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         return plain
 
+    def differences(self, other: Recipe) -> Iterator[tuple[str, Any, Any]]:
+        """Dotted keys that differ, with the value here and in `other`."""
+        yield from _differences(self.to_dict(), other.to_dict(), "")
+
     def model_config(self, vocab_size: int) -> ModelConfig:
         """The model's configuration.
 
@@ -289,6 +293,15 @@ def check_keys(table: Mapping[str, Any], names: list[str], where: str, prefix: s
 
 def _names(cls: type) -> list[str]:
     return [field.name for field in dataclasses.fields(cls)]
+
+
+def _differences(here: Mapping[str, Any], there: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any, Any]]:
+    for key in {**here, **there}:
+        old, new = here.get(key), there.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            yield from _differences(old, new, f"{prefix}{key}.")
+        elif old != new:
+            yield prefix + key, old, new
 
 
 def _convert(hint: Any, value: Any, where: str, key: str) -> Any:

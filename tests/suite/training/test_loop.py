@@ -202,6 +202,8 @@ def test_another_recipe_in_the_same_directory(tmp_path: Path) -> None:
     run(tmp_path, changed(RECIPE, steps=2))
     with pytest.raises(ConfigError, match="another recipe: seed was 0, and is 1"):
         run(tmp_path, dataclasses.replace(RECIPE, seed=1))
+    with pytest.raises(ConfigError, match=r"optimizer\.lr was 0\.003, and is 0\.1"):
+        run(tmp_path, dataclasses.replace(RECIPE, optimizer=OptimizerConfig(lr=0.1)))
     assert run(tmp_path, RECIPE).step == 6  # more steps are welcome
 
 
