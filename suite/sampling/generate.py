@@ -35,7 +35,7 @@ class Step:
         text: what became certain with it; "" without a tokenizer. Text that may be the start of a stop string, or of
             an unfinished character, comes with a later step.
         logprob: natural logarithm of the token's probability under the model itself, the softmax over the whole
-            vocabulary before any rule; None unless asked for.
+            vocabulary before any rule; None unless logprobs or top_logprobs asks for it.
         top: the likeliest tokens at this place with their log-probabilities, likewise before any rule.
         finish: set at the row's last step: "stop" at a stop token or stop string, "length" at max_new_tokens.
     """
@@ -55,7 +55,8 @@ class Generated:
     Args:
         tokens: the new ids, without a stop token; with a stop string, up to the token that completed it.
         text: their text before the stop string; "" without a tokenizer.
-        logprobs: of each token under the model itself, before any rule (nats); () unless asked for.
+        logprobs: of each token under the model itself, before any rule (nats); () unless logprobs or top_logprobs
+            asks for them.
         top: per token, the likeliest tokens at its place with their log-probabilities; () unless asked for.
         finish: "stop" at a stop token or stop string, "length" at max_new_tokens.
     """

@@ -67,14 +67,73 @@ def test_enough_beams_find_what_exhaustive_search_finds(fields: dict[str, object
             assert hypothesis.score == pytest.approx(score, abs=1e-4)
 
 
-@pytest.mark.parametrize("length_penalty", [0.0, 1.0, 1.5])
+@pytest.mark.parametrize("length_penalty", [-1.0, 0.0, 1.0, 2.0])
 def test_ending_early_never_loses_the_best(length_penalty: float) -> None:
-    """With endless patience a search ends only when no live hypothesis can catch up: n_best 1 is the head of all."""
-    for seed in range(8):
-        model = tiny(seed=seed, std=0.8)
-        options = {"beams": 60, "max_new_tokens": 4, "stop_tokens": [0], "length_penalty": length_penalty}
-        [[best]] = beam_search(model, [[1, 2]], patience=math.inf, **options)
-        assert best.tokens == exhaustive(model, [1, 2], 4, length_penalty)[0][0]
+    """With endless patience a search for one ends only when no live hypothesis can catch up; one for twelve goes on."""
+    for seed in range(12):
+        model = tiny(vocabulary=7, seed=seed, std=0.3)
+        options = {"beams": 12, "max_new_tokens": 10, "stop_tokens": [0, 1, 2], "length_penalty": length_penalty}
+        [best] = beam_search(model, [[5, 6]], patience=math.inf, **options)[0]
+        everything = beam_search(model, [[5, 6]], patience=math.inf, n_best=12, **options)[0]
+        assert best.tokens == everything[0].tokens
+
+
+def bigram(table: Tensor) -> Transformer:
+    """A model whose next-token logits are the row of `table` (V, V) of the last token."""
+    size = len(table)
+    fields = {"context": 16, "n_layer": 1, "n_head": 1, "norm": "rms", "norm_eps": 0.0, "tie_embeddings": False}
+    model = Transformer(ModelConfig.from_dict({"vocab_size": size, "d_model": size} | fields)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+        model.tokens.weight.copy_(torch.eye(size))
+        model.norm.weight.fill_(1.0)
+        model.head.weight.copy_(table.T / size**0.5)  # the norm scales a one-hot vector by the root of its width
+    return model
+
+
+def test_a_late_certainty_is_waited_for() -> None:
+    """From 1, the end has log-probability -1 and token 2 -2.5; but 2 leads to 3, 4, 5 and the end with certainty.
+
+    After one step the likely end looks safe: a step later the other way is still worse, at -1.25 a token. In the
+    end it is better, at -0.5.
+    """
+    table = torch.zeros(20, 20)
+    rest = math.log((1 - math.exp(-1) - math.exp(-2.5)) / 18)
+    table[1] = torch.tensor([-1.0, rest, -2.5, *[rest] * 17])
+    for token, following in ((2, 3), (3, 4), (4, 5), (5, 0)):
+        table[token, following] = 40.0
+    options = {"beams": 2, "max_new_tokens": 6, "stop_tokens": [0], "patience": math.inf}
+    [best] = beam_search(bigram(table), [[1]], **options)[0]
+    assert best.tokens == (2, 3, 4, 5) and best.score == pytest.approx(-0.5, abs=1e-3)
+
+
+@torch.inference_mode()
+def by_hand(model: Transformer, prompt: list[int], beams: int, limit: int, stop: set[int]) -> list[tuple[int, ...]]:
+    """The rules of the search, one hypothesis at a time and without a cache, until `beams` have finished."""
+    live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    finished: list[tuple[float, tuple[int, ...]]] = []
+    for length in range(1, limit + 1):
+        extended = []
+        for total, new in live:
+            scores = model(torch.tensor([[*prompt, *new]]))[0, -1].log_softmax(-1).tolist()
+            extended += [(total + score, (*new, token)) for token, score in enumerate(scores)]
+        extended.sort(reverse=True)
+        finished += [(total / length, new[:-1]) for total, new in extended[:beams] if new[-1] in stop]
+        live = [(total, new) for total, new in extended if new[-1] not in stop][:beams]
+        if len(finished) >= beams:
+            break
+    cut = [] if len(finished) >= beams else [(total / limit, new) for total, new in live]
+    return [new for _, new in sorted(finished, reverse=True) + sorted(cut, reverse=True)][:beams]
+
+
+@pytest.mark.parametrize("beams", [1, 2, 3, 5])
+def test_few_beams_follow_the_stated_rules(beams: int) -> None:
+    """A finished hypothesis must not take the place of a live one, or the search dries up."""
+    for seed in range(4):
+        model = tiny(vocabulary=11, seed=seed, std=0.3)
+        found = beam_search(model, [[5, 6]], beams=beams, n_best=beams, max_new_tokens=7, stop_tokens=[0, 1, 2])[0]
+        assert [hypothesis.tokens for hypothesis in found] == by_hand(model, [5, 6], beams, 7, {0, 1, 2})
 
 
 def same(left: Sequence[Hypothesis], right: Sequence[Hypothesis]) -> None:

@@ -164,12 +164,13 @@ def test_each_step_is_yielded_before_the_next_is_computed() -> None:
     """Streaming that buffers is not streaming; and suspended it must leave the caller's gradient mode alone."""
     model = tiny()
     passes = []
-    model.register_forward_hook(lambda *_: passes.append(1))
+    model.register_forward_hook(lambda *_: passes.append(torch.is_inference_mode_enabled()))
     steps = stream(model, [[1, 2]], max_new_tokens=5)
     counts = []
     for _ in steps:
         counts.append(len(passes))
         assert torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    assert all(passes), "a graph for the backward pass was kept"
     assert counts == [0, 1, 2, 3, 4]  # the prefill does not go through forward, and the last token is never fed
 
 
