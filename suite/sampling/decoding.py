@@ -123,7 +123,7 @@ class Decoding:
         fed = self._fill(tokens)
         for history, token in zip(self.tokens, fed, strict=True):
             history.append(token)
-        new = torch.tensor(fed, device=self.device)[:, None]  # (B, 1)
+        new = torch.tensor([[token] for token in fed], device=self.device)  # (B, 1)
         if not self.compile:
             return decoding_step(self.transformer, new, self.cache)  # (B, V)
         self.cache.static = True

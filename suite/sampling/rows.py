@@ -6,6 +6,7 @@ Shapes: `B` rows under way, `V` vocabulary.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Sequence
 
 import torch
@@ -84,20 +85,22 @@ def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]
         forbidden=[row.ngrams.repeats() for row in rows if row.ngrams is not None],
     )
     if sampling.greedy:
-        tokens = scores.argmax(dim=-1)  # (B,)
-        possible = scores.gather(1, tokens[:, None])[:, 0].isfinite()  # (B,)
+        chosen = scores.argmax(dim=-1)  # (B,)
+        # a few numbers are checked on the host: each small operation here costs as much as a layer's norm
+        best = scores.gather(1, chosen[:, None])[:, 0].tolist()
+        impossible = [place for place, score in enumerate(best) if not math.isfinite(score)]
     else:
         uniforms = [torch.rand((), dtype=torch.float64, generator=row.generator) for row in rows]
-        tokens = draw(scores, torch.stack(uniforms).to(logits.device))  # (B,)
-        possible = tokens < logits.shape[-1]
-    if not possible.all():
-        row = rows[possible.tolist().index(False)]
+        chosen = draw(scores, torch.stack(uniforms).to(logits.device))  # (B,)
+        impossible = [place for place, token in enumerate(chosen.tolist()) if token == logits.shape[-1]]
+    if impossible:
+        row = rows[impossible[0]]
         raise SuiteError(
             f"row {row.index} has nothing to choose from after {row.count} new tokens: grammar and logit bias forbid "
             "every token, or the model's logits are not numbers"
         )
-    ids: list[int] = tokens.tolist()
-    return ids
+    tokens: list[int] = chosen.tolist()
+    return tokens
 
 
 def stack(vectors: Sequence[Tensor], like: Tensor) -> Tensor | None:
