@@ -5,7 +5,7 @@ import json
 import os
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,26 +102,22 @@ def test_nan_stops_at_its_step_and_keeps_the_good_state(tmp_path: Path) -> None:
     assert all(torch.equal(a, b) for a, b in zip(resumed.parameters(), whole.parameters(), strict=True))
 
 
-@pytest.fixture
-def full_disk() -> Iterator[Callable[[], None]]:
-    """Once called, no file can grow past 4 KiB."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def test_full_disk_leaves_the_old_state(tmp_path: Path, full_disk: Callable[[], None]) -> None:
+def test_full_disk_leaves_the_old_state(tmp_path: Path) -> None:
     """Writing over the old state would lose both."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
     run(tmp_path, changed(RECIPE, steps=2))
     before = (tmp_path / "last/state.safetensors").read_bytes()
     usual = language_modelling()
 
     def loss(model: Transformer, batch: Batch) -> tuple[torch.Tensor, float, dict[str, torch.Tensor]]:
-        full_disk()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limit[1]))  # no file can grow past 4 KiB
         return usual(model, batch)
 
-    with pytest.raises(CheckpointError, match="could not write") as error:
-        run(tmp_path, loss=loss)
+    try:
+        with pytest.raises(CheckpointError, match="could not write") as error:
+            run(tmp_path, loss=loss)
+    finally:  # before pytest writes to its own log, which may be longer than that
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
     assert "\n" not in str(error.value)
     assert (tmp_path / "last/state.safetensors").read_bytes() == before
     assert not list(tmp_path.glob("**/.*.tmp"))
