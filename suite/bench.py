@@ -160,12 +160,13 @@ def as_transformers(model: Transformer) -> Callable[[Tensor, int], Tensor]:
     """The same model in `transformers`: a function from ids (B, T) and a number to so many new ids (B, new)."""
     try:
         from transformers import AutoModelForCausalLM
-        from transformers.utils import logging
+        from transformers.utils import logging as their_logging
     except ImportError as error:
         raise ConfigError("the baseline needs transformers: pip install 'decoder-suite[baselines]'") from error
     from suite.gpt2 import export
     from suite.hub import Model
 
+    logging: Any = their_logging
     logging.disable_progress_bar()  # it would stand between the lines of our table
     with tempfile.TemporaryDirectory() as folder:
         bare = Model(transformer=model, tokenizer=None, task="lm", name="benchmark", directory=Path(folder))
