@@ -1,0 +1,1 @@
+"""Classification: a head on the same stack, at the `<cls>` position."""

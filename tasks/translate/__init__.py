@@ -1,0 +1,1 @@
+"""Translation: source and target in one sequence."""
