@@ -1,0 +1,189 @@
+"""How a pair of sentences stands in one sequence: `<bos> <en> source <de> target <eos>`.
+
+A language's tag says of the text after it what it is written in. The tag of the target separates the two, and it is
+the last token of the prefix, so that every position of the source knows what it is to become.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from suite.errors import CheckpointError, ConfigError
+from suite.task import Prompt, suggest
+
+if TYPE_CHECKING:
+    from suite.data.tokenizer import Tokenizer
+
+Attention = Literal["prefix", "causal"]
+
+SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
+
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
+
+
+def tag(language: str) -> str:
+    """The special token of a language.
+
+    Raises:
+        ConfigError: it is no language code, or its tag would be another special token.
+
+    Example:
+        >>> tag("en")
+        '<en>'
+    """
+    if not _LANGUAGE.fullmatch(language):
+        raise ConfigError(f"{language!r} is no language code; use one such as en, de or pt-BR")
+    token = f"<{language}>"
+    if token in SPECIALS:  # bos is Bosnian in ISO 639-3
+        raise ConfigError(f"the language code {language!r} would have the tag {token}, which means something else here")
+    return token
+
+
+def special_tokens(languages: Sequence[str]) -> tuple[str, ...]:
+    """The special tokens of a tokenizer for these languages.
+
+    Example:
+        >>> special_tokens(["de", "en"])
+        ('<eos>', '<pad>', '<bos>', '<sep>', '<cls>', '<de>', '<en>')
+    """
+    return (*SPECIALS, *(tag(language) for language in languages))
+
+
+def join(
+    tokenizer: Tokenizer,
+    source_tokens: Sequence[int],
+    target_tokens: Sequence[int],
+    source: str,
+    target: str,
+    *,
+    causal: bool = False,
+) -> tuple[list[int], int, int]:
+    """`encode` for texts that are tokens already."""
+    specials = tokenizer.specials
+    start = [specials["<bos>"], _id(tokenizer, source), *source_tokens, _id(tokenizer, target)]
+    return [*start, *target_tokens, specials["<eos>"]], 0 if causal else len(start), len(start)
+
+
+def encode(
+    tokenizer: Tokenizer, text_source: str, text_target: str, source: str, target: str, *, causal: bool = False
+) -> tuple[list[int], int, int]:
+    """A pair as a sequence to learn from.
+
+    Args:
+        tokenizer: has the tags of both languages.
+        text_source, text_target: a sentence and its translation.
+        source, target: their languages.
+        causal: the source is read from left to right alone.
+
+    Returns:
+        the tokens; how many at the start see each other both ways; and the index of the first target token.
+
+    Raises:
+        ConfigError: the tokenizer has no tag for a language.
+
+    Example:
+        >>> from suite.data.tokenizer import Tokenizer
+        >>> encode(Tokenizer.bytes(special_tokens(["de", "en"])), "Hi", "Na", "en", "de")
+        ([258, 262, 72, 105, 261, 78, 97, 256], 5, 5)
+    """
+    return join(tokenizer, tokenizer.encode(text_source), tokenizer.encode(text_target), source, target, causal=causal)
+
+
+def prompt(
+    tokenizer: Tokenizer, text: str, source: str, target: str, *, causal: bool = False, forced: str = ""
+) -> Prompt:
+    """A sentence as the start of a sequence that its translation continues.
+
+    Args:
+        tokenizer: has the tags of both languages.
+        text: to translate.
+        source, target: languages.
+        causal: the source is read from left to right alone.
+        forced: text that the translation starts with; it is part of the target, so outside the prefix.
+
+    Raises:
+        ConfigError: the tokenizer has no tag for a language.
+    """
+    tokens, prefix, start = join(tokenizer, tokenizer.encode(text), (), source, target, causal=causal)
+    return Prompt(tokens=[*tokens[:start], *tokenizer.encode(forced)], prefix=prefix)
+
+
+def _id(tokenizer: Tokenizer, language: str) -> int:
+    token = tag(language)
+    if token not in tokenizer.specials:
+        known = [name.strip("<>") for name in tokenizer.specials if name.startswith("<") and name not in SPECIALS]
+        raise ConfigError(f"the model does not know the language {language!r}; {suggest(language, known)}")
+    return tokenizer.specials[token]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Languages:
+    """What a checkpoint's `extra` says about a translation model.
+
+    Args:
+        languages: codes of all of them.
+        directions: (source, target) of each pair that was trained.
+        attention: "prefix" (source and tag see each other both ways) or "causal".
+        source_limit: tokens of the longest source (without `<bos>` and tags) that the training data was allowed; a
+            longer one is beyond what the model has seen.
+        length_ratio: by direction, "de-en", mean and standard deviation of log(target characters / source characters)
+            over the training pairs.
+    """
+
+    languages: tuple[str, ...]
+    directions: tuple[tuple[str, str], ...]
+    attention: Attention = "prefix"
+    source_limit: int
+    length_ratio: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    @classmethod
+    def from_extra(cls, extra: Mapping[str, Any], name: str) -> Languages:
+        """Read what `to_extra` wrote.
+
+        Args:
+            extra: of a model.
+            name: of the model, for the error.
+
+        Raises:
+            CheckpointError: it is not a translation model's.
+        """
+        try:
+            found = cls(
+                languages=tuple(map(str, extra["languages"])),
+                directions=tuple((str(source), str(target)) for source, target in extra["directions"]),
+                attention=extra["attention"],
+                source_limit=int(extra["source_limit"]),
+                length_ratio={
+                    str(direction): (float(mean), float(deviation))
+                    for direction, (mean, deviation) in extra["length_ratio"].items()
+                },
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise CheckpointError(
+                f"{name} is not a translation model: its config.json does not say which languages it has ({error!r})"
+            ) from None
+        if found.attention not in get_args(Attention):
+            raise CheckpointError(f"{name}: attention is {found.attention!r}, and should be prefix or causal")
+        return found
+
+    def to_extra(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return {
+            "languages": list(self.languages),
+            "directions": [list(direction) for direction in self.directions],
+            "attention": self.attention,
+            "source_limit": self.source_limit,
+            "length_ratio": {direction: list(figures) for direction, figures in self.length_ratio.items()},
+        }
+
+    @property
+    def causal(self) -> bool:
+        """Whether the source is read from left to right alone."""
+        return self.attention == "causal"
+
+    def targets(self, source: str) -> list[str]:
+        """The languages that `source` can be translated into."""
+        return [target for start, target in self.directions if start == source]
