@@ -1,0 +1,346 @@
+"""What a classifier's probabilities are worth: how often they are right, and whether they mean what they say.
+
+Shapes: `N` examples, `C` classes. A class is named by its column; a truth of one class each is (N,) columns, a truth of
+any number of classes is (N, C) booleans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+BINS = 15  # as in Guo et al. 2017
+SMALLEST = 1e-15  # probabilities below this count as this, so that one example cannot make a mean infinite
+TEMPERATURES = (0.01, 100.0)
+
+
+# ---- right and wrong
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassScores:
+    """Precision, recall and F1 of each class, (C,) each.
+
+    Attributes:
+        precision: share of the predictions of a class that are right; NaN where it is never predicted.
+        recall: share of a class's examples that are found; NaN where it has none.
+        f1: harmonic mean of the two, 0 where nothing is right; NaN where a class is neither predicted nor true.
+        support: examples of each class.
+    """
+
+    precision: Floats
+    recall: Floats
+    f1: Floats
+    support: Ints
+
+    @property
+    def macro_f1(self) -> float:
+        """Mean F1 of the classes that are true or predicted somewhere; NaN where there are none."""
+        return _mean(self.f1)
+
+
+def indicators(classes: Ints, count: int) -> Bools:
+    """One class of each example as (N, C) booleans.
+
+    Args:
+        classes: (N,) columns.
+        count: C.
+    """
+    return classes[:, None] == np.arange(count)  # (N, C)
+
+
+def class_scores(predicted: Bools, truth: Bools) -> ClassScores:
+    """Precision, recall and F1 by class.
+
+    Args:
+        predicted: (N, C), which classes the classifier names.
+        truth: (N, C), which are right.
+    """
+    right = (predicted & truth).sum(axis=0)
+    named, support = predicted.sum(axis=0), truth.sum(axis=0)
+    return ClassScores(
+        precision=_ratio(right, named),
+        recall=_ratio(right, support),
+        f1=_ratio(2 * right, named + support),
+        support=support,
+    )
+
+
+def confusion_matrix(predicted: Ints, truth: Ints, count: int) -> Ints:
+    """How often each class (row) is taken for each (column).
+
+    Args:
+        predicted, truth: (N,) columns.
+        count: C.
+
+    Returns:
+        (C, C) examples.
+    """
+    matrix = np.zeros((count, count), dtype=np.int64)
+    np.add.at(matrix, (truth, predicted), 1)
+    return matrix
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confusion:
+    """One class taken for another.
+
+    Attributes:
+        truth, predicted: columns of the two.
+        count: examples of `truth` taken for `predicted`.
+        share: of all examples of `truth`.
+    """
+
+    truth: int
+    predicted: int
+    count: int
+    share: float
+
+
+def most_confused(matrix: Ints, top: int = 10) -> list[Confusion]:
+    """The most frequent mistakes, those with the larger share of their class first among equals.
+
+    Args:
+        matrix: (C, C) as `confusion_matrix` gives it.
+        top: at most so many.
+    """
+    support = matrix.sum(axis=1)
+    found = [
+        Confusion(truth=row, predicted=column, count=int(matrix[row, column]), share=float(matrix[row, column] / total))
+        for row, total in enumerate(support)
+        for column in np.flatnonzero(matrix[row]).tolist()
+        if row != column
+    ]
+    return sorted(found, key=lambda one: (-one.count, -one.share))[:top]
+
+
+# ---- ranking
+
+
+def auroc(scores: Floats, positive: Bools) -> float:
+    """Chance that a positive example scores above a negative one, ties counting half; NaN where one kind is missing.
+
+    Args:
+        scores: (N,).
+        positive: (N,).
+
+    Example:
+        >>> auroc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
+        0.75
+    """
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = (counts.cumsum() - (counts - 1) / 2)[place]  # (N,) from 1, equals share the mean of theirs
+    positives = int(positive.sum())
+    pairs = positives * (len(positive) - positives)
+    return float((ranks[positive].sum() - positives * (positives + 1) / 2) / pairs) if pairs else float("nan")
+
+
+def class_aurocs(probabilities: Floats, truth: Bools) -> Floats:
+    """AUROC of each class against all others.
+
+    Args:
+        probabilities, truth: (N, C).
+
+    Returns:
+        (C,), NaN for classes that all examples have, or none.
+    """
+    return np.array([auroc(*columns) for columns in zip(probabilities.T, truth.T, strict=True)])
+
+
+def out_of_scope_auroc(probabilities: Floats, outside: Bools) -> dict[str, float]:
+    """How well an unsure classifier tells what belongs to none of its classes.
+
+    Source: Hendrycks and Gimpel 2017, "A Baseline for Detecting Misclassified and Out-of-Distribution Examples in
+    Neural Networks" (maximum probability).
+
+    Args:
+        probabilities: (N, C), each row summing to one.
+        outside: (N,), which examples belong to none of the classes.
+
+    Returns:
+        AUROC of detection by a low "max_probability" and by a high "entropy".
+    """
+    entropy = -(probabilities * np.log(np.maximum(probabilities, SMALLEST))).sum(axis=1)
+    return {
+        "max_probability": auroc(-probabilities.max(axis=1), outside),
+        "entropy": auroc(entropy, outside),
+    }
+
+
+# ---- probabilities
+
+
+def negative_log_likelihood(probabilities: Floats, truth: Ints | Bools) -> float:
+    """Mean -log p of what is true, in nats: of each example, or where truth is (N, C) of each yes and no.
+
+    Args:
+        probabilities: (N, C); below 1e-15 they count as 1e-15.
+        truth: (N,) columns, or (N, C) booleans.
+    """
+    if truth.ndim == 1:
+        chosen = probabilities[np.arange(len(truth)), truth]
+    else:
+        chosen = np.where(truth, probabilities, 1 - probabilities)
+    return _mean(-np.log(np.maximum(chosen, SMALLEST)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reliability:
+    """How often predictions of each confidence are right.
+
+    Attributes:
+        edges: (bins + 1,) of the bins, from 0 to 1; a bin has its upper edge, not its lower.
+        count: (bins,) predictions.
+        confidence: (bins,) their mean probability; NaN in empty bins.
+        accuracy: (bins,) share of them that is right; NaN in empty bins.
+    """
+
+    edges: Floats
+    count: Ints
+    confidence: Floats
+    accuracy: Floats
+
+    @property
+    def error(self) -> float:
+        """Expected calibration error: |accuracy - confidence| of the bins, weighted by their counts."""
+        full = self.count > 0
+        return float(np.average(np.abs(self.accuracy - self.confidence)[full], weights=self.count[full]))
+
+
+def reliability(confidence: Floats, right: Bools, bins: int = BINS) -> Reliability:
+    """Sort predictions into bins of equal width by their probability.
+
+    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2.
+
+    Args:
+        confidence: (N,) probability of each prediction; with one class each, that of the likeliest.
+        right: (N,) whether it was right.
+        bins: how many.
+    """
+    edges = np.linspace(0, 1, bins + 1)
+    place = (np.searchsorted(edges, confidence, side="left") - 1).clip(0, bins - 1)  # (N,)
+    count = np.bincount(place, minlength=bins)
+    return Reliability(
+        edges=edges,
+        count=count,
+        confidence=_ratio(np.bincount(place, weights=confidence, minlength=bins), count),
+        accuracy=_ratio(np.bincount(place, weights=right, minlength=bins), count),
+    )
+
+
+def fit_temperature(logits: Any, labels: Any) -> float:
+    """The temperature that logits should be divided by for the least negative log-likelihood.
+
+    The labels are smoothed as if one further example were seen with each class equally often. That fades with 1 / N,
+    and keeps the temperature from zero where every example is right, which a few examples easily are.
+
+    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2; Platt 1999, "Probabilistic outputs
+    for support vector machines", section 2.2 (smoothed targets).
+
+    Args:
+        logits: (N, C) of examples that were not trained on; array or tensor on the CPU.
+        labels: (N,) columns, or (N, C) yes and no for independent classes.
+
+    Returns:
+        the temperature, in [0.01, 100]; above 1 where the classifier was too sure of itself. 1 where there are no
+        examples.
+    """
+    scores, truth = np.asarray(logits, dtype=np.float64), np.asarray(labels)
+    if not scores.size:
+        return 1.0
+    examples, classes = scores.shape
+    independent = truth.ndim == 2
+    targets = truth.astype(np.float64) if independent else indicators(truth, classes).astype(np.float64)
+    targets = (examples * targets + (0.5 if independent else 1 / classes)) / (examples + 1)  # (N, C)
+    if not independent:  # the softmax does not see a shift, but rounding does
+        scores = scores - scores.max(axis=1, keepdims=True)
+
+    def slope(log_scale: float) -> float:
+        """d NLL / d scale, which rises with the scale (= 1 / temperature): the NLL is convex in it."""
+        scaled = np.exp(log_scale) * scores
+        if independent:
+            expected = (1 + np.tanh(scaled / 2)) / 2  # the sigmoid, which cannot overflow so
+        else:
+            powers = np.exp(scaled)
+            expected = powers / powers.sum(axis=1, keepdims=True)
+        return float(((expected - targets) * scores).mean())
+
+    from scipy.optimize import brentq
+
+    sharpest, flattest = TEMPERATURES
+    low, high = -np.log(flattest), -np.log(sharpest)
+    if slope(low) >= 0:  # no better than guessing, or all logits are equal
+        return flattest if slope(low) > 0 else 1.0
+    if slope(high) <= 0:
+        return sharpest
+    return float(np.exp(-brentq(slope, low, high, xtol=1e-6)))
+
+
+# ---- all at once
+
+
+def single_label(probabilities: Floats, truth: Ints) -> dict[str, float]:
+    """The figures of a classifier that gives one class each.
+
+    Args:
+        probabilities: (N, C), each row summing to one.
+        truth: (N,) columns.
+
+    Returns:
+        accuracy, macro_f1, auc (mean of the classes against all others, without those that have no examples), nll
+        (nats) and ece (15 bins of equal width over the likeliest class's probability).
+    """
+    predicted = probabilities.argmax(axis=1)
+    wanted = indicators(truth, probabilities.shape[1])
+    return {
+        "accuracy": float((predicted == truth).mean()),
+        "macro_f1": class_scores(indicators(predicted, probabilities.shape[1]), wanted).macro_f1,
+        "auc": _mean(class_aurocs(probabilities, wanted)),
+        "nll": negative_log_likelihood(probabilities, truth),
+        "ece": reliability(probabilities.max(axis=1), predicted == truth).error,
+    }
+
+
+def multi_label(probabilities: Floats, predicted: Bools, truth: Bools) -> dict[str, float]:
+    """The figures of a classifier that gives any number of classes.
+
+    Args:
+        probabilities: (N, C), each of its own.
+        predicted: (N, C), which of them are named.
+        truth: (N, C).
+
+    Returns:
+        subset_accuracy (all classes of an example right), top_accuracy (the likeliest class is one of the right ones,
+        of the examples that have any), micro_f1, macro_f1, auc, nll (nats of a yes or no) and ece (15 bins of equal
+        width over every class's probability of every example).
+    """
+    top = truth[np.arange(len(truth)), probabilities.argmax(axis=1)]
+    right = 2 * int((predicted & truth).sum())
+    named = int(predicted.sum() + truth.sum())
+    return {
+        "subset_accuracy": float((predicted == truth).all(axis=1).mean()),
+        "top_accuracy": _mean(top[truth.any(axis=1)].astype(np.float64)),
+        "micro_f1": right / named if named else float("nan"),
+        "macro_f1": class_scores(predicted, truth).macro_f1,
+        "auc": _mean(class_aurocs(probabilities, truth)),
+        "nll": negative_log_likelihood(probabilities, truth),
+        "ece": reliability(probabilities.ravel(), truth.ravel()).error,
+    }
+
+
+def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
+    """part / whole, NaN where whole is 0."""
+    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+
+
+def _mean(values: Floats) -> float:
+    """The mean without NaN, which is NaN only where nothing is left."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else float("nan")
