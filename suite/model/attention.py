@@ -13,6 +13,10 @@ from suite.errors import SuiteError
 from suite.model.cache import KVCache
 from suite.model.config import ModelConfig
 
+# below so many positions the CPU's bfloat16 attention takes up to four times as long to train as the float32 one
+# (torch 2.13, on a CPU that computes bfloat16 matrix products in hardware)
+SHORT = 192
+
 
 def rotary_table(positions: Tensor, width: int, theta: float) -> tuple[Tensor, Tensor]:
     """Cosines and sines that rotate heads of `width` by `positions`.
@@ -129,9 +133,12 @@ class View:
         if groups > 1 and length == 1:  # one query a head: its group stands in the place of positions
             queries = queries.view(batch, keys.shape[1], groups, width)
             return F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask).view(batch, heads, 1, width)
+        given = queries.dtype
+        if length < SHORT and given == torch.bfloat16 and queries.requires_grad and queries.device.type == "cpu":
+            queries, keys, values = queries.float(), keys.float(), values.float()
         return F.scaled_dot_product_attention(
             queries, keys, values, attn_mask=mask, dropout_p=dropout, is_causal=causal, enable_gqa=groups > 1
-        )
+        ).to(given)
 
     def mask(self, window: int) -> Tensor | None:
         """True where a query may look, broadcastable to (B, H, T, S); None where plain causal attention says it."""
