@@ -44,9 +44,13 @@ def read_documents(source: Source, *, column: str = "text", split: str | None = 
     """
     origin = _find(source)
     if origin.kind == "text":
-        texts: Iterable[str] = map(_read_text, origin.files)
+        texts: Iterable[str] = map(read_text, origin.files)
     elif origin.kind == "json":
-        texts = (text for file in origin.files for text in _read_json_lines(file, column))
+        texts = (
+            _text_of(record, column, f"{file}, line {number}")
+            for file in origin.files
+            for number, record in json_lines(file)
+        )
     else:
         texts = _read_records(origin, column, split)
     return (text for text in texts if text)
@@ -62,7 +66,7 @@ def source_digest(source: Source, *, column: str = "text", split: str | None = N
     """Return a hash of what `read_documents` reads: the files' contents, or the data set as `datasets` cached it."""
     origin = _find(source)
     digest = hashlib.sha256(json.dumps([origin.kind, origin.name, column, split]).encode())
-    cached = [] if origin.files else _load_hub(origin.name, split).cache_files
+    cached = [] if origin.files else load_hub(origin.name, split).cache_files
     for path in origin.files or [Path(file["filename"]) for file in cached]:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
@@ -77,7 +81,7 @@ def _find(source: Source) -> _Origin:
     if not items:
         raise DataError("no source of text is given")
     found = [_matches(str(item)) for item in items]
-    if len(items) == 1 and not found[0] and _may_be_hub_name(str(items[0])):
+    if len(items) == 1 and not found[0] and may_be_hub_name(str(items[0])):
         return _Origin("hub", name=str(items[0]))
     if missing := [str(item) for item, files in zip(items, found, strict=True) if not files]:
         raise DataError(f"{missing[0]}: no file there, and no folder or pattern with {' '.join(_KINDS)} files")
@@ -106,7 +110,8 @@ def _kind(file: Path) -> str:
     return _KINDS.get(_suffix(file), "text")
 
 
-def _may_be_hub_name(name: str) -> bool:
+def may_be_hub_name(name: str) -> bool:
+    """Whether a name that no file has may be a hub data set's."""
     plain = Path(name).suffix not in {*_KINDS, ".gz"} and not any(sign in name for sign in "*?[\\")
     return plain and not name.startswith((".", "/", "~")) and name.count("/") <= 1
 
@@ -114,7 +119,8 @@ def _may_be_hub_name(name: str) -> bool:
 # ---- reading
 
 
-def _read_bytes(file: Path) -> bytes:
+def read_bytes(file: Path) -> bytes:
+    """Return what a file holds, unpacked where its name ends in .gz."""
     try:
         content = file.read_bytes()
         return gzip.decompress(content) if file.suffix == ".gz" else content
@@ -122,7 +128,8 @@ def _read_bytes(file: Path) -> bytes:
         raise DataError(f"{file}: cannot be read ({error})") from None
 
 
-def _decode(content: bytes, file: Path, offset: int = 0) -> str:
+def decode(content: bytes, file: Path, offset: int = 0) -> str:
+    """Decode UTF-8 that starts at byte `offset` of a file; an error names the file and the byte."""
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -130,20 +137,22 @@ def _decode(content: bytes, file: Path, offset: int = 0) -> str:
         raise DataError(f"{file}: not UTF-8, byte {byte:#04x} at offset {offset + error.start}; convert it") from None
 
 
-def _read_text(file: Path) -> str:
-    return _decode(_read_bytes(file), file).removeprefix("\ufeff")
+def read_text(file: Path) -> str:
+    """Return the text of a UTF-8 file, its line ends as they are, without a byte order mark."""
+    return decode(read_bytes(file), file).removeprefix("\ufeff")
 
 
-def _read_json_lines(file: Path, column: str) -> Iterator[str]:
+def json_lines(file: Path) -> Iterator[tuple[int, Any]]:
+    """Give each line's number and JSON value; empty lines are passed over."""
     offset = 0
-    for number, line in enumerate(_read_bytes(file).splitlines(keepends=True), 1):
+    for number, line in enumerate(read_bytes(file).splitlines(keepends=True), 1):
         if line.strip():
-            text = _decode(line, file, offset).removeprefix("\ufeff")
+            text = decode(line, file, offset).removeprefix("\ufeff")
             try:
                 record = json.loads(text)
             except json.JSONDecodeError as error:
                 raise DataError(f"{file}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
-            yield _text_of(record, column, f"{file}, line {number}")
+            yield number, record
         offset += len(line)
 
 
@@ -161,19 +170,24 @@ def _text_of(record: Any, column: str, where: str) -> str:
         raise DataError(f"{where}: no column {column!r}; there are {', '.join(map(str, record)) or 'none'}")
     if not isinstance(text, str):
         raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
+    check_surrogates(text, where)
+    return text
+
+
+def check_surrogates(text: str, where: str) -> None:
+    """Raise DataError for half of a surrogate pair, which JSON can hold and UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise DataError(f"{where}: half of a surrogate pair at character {error.start} of the text") from None
-    return text
 
 
 def _read_records(origin: _Origin, column: str, split: str | None) -> Iterator[str]:
     if origin.kind == "parquet":
         for file in origin.files:
-            yield from _texts_of(_load_parquet(file), column, str(file))
+            yield from _texts_of(load_parquet(file), column, str(file))
     else:
-        yield from _texts_of(_load_hub(origin.name, split), column, origin.name)
+        yield from _texts_of(load_hub(origin.name, split), column, origin.name)
 
 
 def _texts_of(records: Any, column: str, where: str) -> Iterator[str]:
@@ -183,7 +197,8 @@ def _texts_of(records: Any, column: str, where: str) -> Iterator[str]:
         yield _text_of(record, column, f"{where}, record {number}")
 
 
-def _load_parquet(file: Path) -> Any:
+def load_parquet(file: Path) -> Any:
+    """Open a parquet file as a `datasets` data set that streams."""
     import datasets
 
     try:
@@ -192,7 +207,8 @@ def _load_parquet(file: Path) -> Any:
         raise DataError(f"{file}: not parquet that can be read ({_first_line(error)})") from error
 
 
-def _load_hub(name: str, split: str | None) -> Any:
+def load_hub(name: str, split: str | None) -> Any:
+    """Load a split of the hub data set `owner/name` or `owner/name:configuration`."""
     import datasets
     from huggingface_hub import HfApi, constants
 
