@@ -1,0 +1,245 @@
+"""Sentences with their translations: from tables, pairs of text files, JSON lines, parquet or hub data sets.
+
+A corpus is named in one string, on the command line and in recipes alike: `en-de=pairs.tsv` where the languages are not
+said elsewhere, `pairs.tsv` where they are, `train.en.gz,train.de.gz` for two files with a sentence a line.
+"""
+
+from __future__ import annotations
+
+import glob
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from suite.data.documents import (
+    check_surrogates,
+    json_lines,
+    load_hub,
+    load_parquet,
+    may_be_hub_name,
+    read_text,
+)
+from suite.errors import DataError
+
+MAX_RATIO = 3.0  # characters of one side to those of the other, from where on a pair is taken for mismatched
+SLACK = 10  # characters that do not count in it: "Hi." is "Grüß Gott!"
+
+_LANGUAGES = re.compile(r"([A-Za-z_]{2,17})-([A-Za-z_]{2,17})=(.+)", re.DOTALL)
+
+
+class Pair(NamedTuple):
+    """A sentence and its translation, with the line or record (from 1) that they come from."""
+
+    source: str
+    target: str
+    place: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """Where pairs are, and in which languages.
+
+    Args:
+        source, target: languages of the first and the second side.
+        name: a file, a pattern, two text files with a comma between, or a hub data set.
+    """
+
+    source: str
+    target: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str, source: str = "", target: str = "") -> Corpus:
+        """Read "en-de=name", or a name alone.
+
+        Args:
+            text: as on the command line.
+            source, target: the languages where the text has none.
+
+        Raises:
+            DataError: nothing says which languages they are, or both are the same.
+
+        Example:
+            >>> Corpus.parse("en-de=train.en,train.de")
+            Corpus(source='en', target='de', name='train.en,train.de')
+        """
+        if found := _LANGUAGES.fullmatch(text):
+            source, target, text = found.groups()
+        if not source or not target:
+            raise DataError(f"{text}: which languages? Name both, source first, as in en-de={text}")
+        if source == target:
+            raise DataError(f"{text}: source and target are both {source!r}")
+        return cls(source=source, target=target, name=text)
+
+
+def read_pairs(corpus: Corpus, *, columns: Sequence[str] = (), split: str | None = None) -> Iterator[Pair]:
+    """Read the pairs of a corpus in order, each side in Unicode's composed form (NFC) and without space around it.
+
+    Lines end at "\\n" alone; what else might end one ("\\x85", say) occurs inside sentences.
+
+    Args:
+        corpus: .jsonl, .json and .parquet hold records, and any other single file is a table with tabs, each perhaps
+            gzipped (.gz); two files with a comma between hold a sentence a line.
+        columns: of the source and of the target: numbers from 1 in a table (default 1 and 2), or names in records
+            (default: the languages' codes, as in `{"en": ..., "de": ...}`, also within a field `translation`).
+        split: of a hub data set; its training split by default.
+
+    Raises:
+        DataError: a file is not there, is not UTF-8, or lacks a column (file and line are named), or two files have
+            different numbers of lines.
+    """
+    if columns and len(columns) != 2:
+        raise DataError(f"two columns are needed, source and target, not {len(columns)}: {', '.join(columns)}")
+    for source, target, place in _read(corpus, columns, split):
+        yield Pair(_clean(source), _clean(target), place)
+
+
+def filter_pairs(
+    pairs: Iterable[Pair], *, max_ratio: float = MAX_RATIO, keep_copies: bool = False
+) -> tuple[list[Pair], dict[str, list[Pair]]]:
+    """Tell pairs worth learning from those that are not.
+
+    Args:
+        pairs: as `read_pairs` gives them.
+        max_ratio: a pair is mismatched where one side has more than so many times the characters of the other, and
+            ten more; 0 for no limit.
+        keep_copies: whether a target that is its source may stay.
+            Source: Ott et al. 2018, "Analyzing Uncertainty in Neural Machine Translation" (what copies do).
+
+    Returns:
+        the pairs kept, and by reason those dropped.
+
+    Example:
+        >>> kept, dropped = filter_pairs([Pair("Hi.", "Hallo.", 1), Pair("Hi.", "", 2)])
+        >>> kept, dropped
+        ([Pair(source='Hi.', target='Hallo.', place=1)], {'empty': [Pair(source='Hi.', target='', place=2)]})
+    """
+    kept: list[Pair] = []
+    dropped: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        shorter, longer = sorted((len(pair.source), len(pair.target)))
+        if not shorter:
+            reason = "empty"
+        elif not keep_copies and pair.source == pair.target:
+            reason = "a copy of the source"
+        elif max_ratio and longer > max_ratio * shorter + SLACK:
+            reason = "mismatched in length"
+        else:
+            kept.append(pair)
+            continue
+        dropped.setdefault(reason, []).append(pair)
+    return kept, dropped
+
+
+def describe_dropped(dropped: Mapping[str, Sequence[Pair]]) -> str:
+    """How many pairs were dropped, why, and where the first of each kind stands.
+
+    Example:
+        >>> describe_dropped({"empty": [Pair("Hi.", "", 2), Pair("", "Na?", 7)]})
+        '2 empty (first: line 2)'
+    """
+    kinds = [f"{len(pairs):,} {reason} (first: line {pairs[0].place:,})" for reason, pairs in dropped.items() if pairs]
+    return ", ".join(kinds)
+
+
+# ---- reading
+
+
+def _clean(text: str) -> str:
+    return unicodedata.normalize("NFC", text).strip()
+
+
+def _read(corpus: Corpus, columns: Sequence[str], split: str | None) -> Iterator[tuple[str, str, int]]:
+    name = corpus.name
+    files = [Path(name)] if Path(name).is_file() else [Path(path) for path in sorted(glob.glob(name, recursive=True))]  # noqa: PTH207
+    if not files and name.count(",") == 1:
+        first, second = map(Path, name.split(","))
+        yield from _parallel(first, second)
+    elif files:
+        for file in files:
+            yield from _file(file, corpus, columns)
+    elif may_be_hub_name(name) and "/" in name:
+        yield from _records(enumerate(load_hub(name, split), 1), corpus, columns, f"{name}, record")
+    else:
+        raise DataError(f"{name}: no file there; name a file, two with a comma between, or a hub data set owner/name")
+
+
+def _file(file: Path, corpus: Corpus, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    if file.is_dir():
+        raise DataError(f"{file} is a folder; name the file with the pairs")
+    suffix = Path(file.stem if file.suffix == ".gz" else file.name).suffix.lower()
+    if suffix in (".jsonl", ".json"):
+        yield from _records(json_lines(file), corpus, columns, f"{file}, line")
+    elif suffix == ".parquet":
+        yield from _records(enumerate(load_parquet(file), 1), corpus, columns, f"{file}, record")
+    else:
+        yield from _table(file, columns)
+
+
+def _lines(file: Path) -> list[str]:
+    lines = read_text(file).split("\n")
+    if not lines[-1]:
+        lines.pop()  # the file ends with a newline
+    return lines
+
+
+def _table(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    numbers = [_number(column) for column in columns] or [1, 2]
+    for place, line in enumerate(_lines(file), 1):
+        fields = line.split("\t")
+        if not line.strip():
+            yield "", "", place  # counted as empty, not skipped in silence
+            continue
+        if len(fields) < max(numbers):
+            what = "no tab" if len(fields) == 1 else f"{len(fields)} columns"
+            raise DataError(f"{file}, line {place}: {what}, and column {max(numbers)} is needed: {_excerpt(line)}")
+        source, target = (fields[number - 1] for number in numbers)
+        if "\r" in source.strip() or "\r" in target.strip():
+            raise DataError(f"{file}, line {place}: a carriage return inside a sentence; lines must end with \\n")
+        yield source, target, place
+
+
+def _number(column: str) -> int:
+    if not column.isdecimal() or int(column) < 1:
+        raise DataError(f"columns of a table are numbers from 1, and not {column!r}")
+    return int(column)
+
+
+def _parallel(first: Path, second: Path) -> Iterator[tuple[str, str, int]]:
+    sources, targets = _lines(first), _lines(second)
+    if len(sources) != len(targets):
+        raise DataError(
+            f"{first} has {len(sources):,} lines and {second} has {len(targets):,}; line n must be the same sentence"
+        )
+    for place, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
+        yield source, target, place
+
+
+def _records(
+    records: Iterable[tuple[int, Any]], corpus: Corpus, columns: Sequence[str], where: str
+) -> Iterator[tuple[str, str, int]]:
+    names = list(columns) or [corpus.source, corpus.target]
+    for place, record in records:
+        if not isinstance(record, Mapping):
+            raise DataError(f"{where} {place}: a record with fields is needed, not {type(record).__name__}")
+        inner = record.get("translation")
+        fields = inner if not columns and isinstance(inner, Mapping) else record
+        source, target = (_text(fields, name, f"{where} {place}") for name in names)
+        yield source, target, place
+
+
+def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
+    if name not in fields:
+        raise DataError(f"{where}: no field {name!r}; there are {', '.join(map(str, fields)) or 'none'}")
+    text = fields[name]
+    if not isinstance(text, str):
+        raise DataError(f"{where}: field {name!r} holds {type(text).__name__}, not text")
+    check_surrogates(text, where)
+    return text
+
+
+def _excerpt(line: str) -> str:
+    return repr(line if len(line) <= 40 else line[:39] + "…")
