@@ -1,0 +1,413 @@
+"""Where the sentences of a text lie, so that each can be replaced and everything between them stays as it is.
+
+Rules, not a library: of those that keep offsets, sentencex ends German sentences at "19. Jahrhundert" and French ones
+at "M. Dupont", and pysbd has not changed since 2021.
+"""
+
+# ruff: noqa: RUF001 (typographic characters are what this file is about)
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """Characters `start` to `end` (exclusive) of a text."""
+
+    start: int
+    end: int
+
+
+# ---- what the rules know of a language
+
+
+class _Language(NamedTuple):
+    """Words that decide whether a full stop ends a sentence.
+
+    Args:
+        hard: abbreviations after which a sentence never ends.
+        soft: abbreviations after which it ends only before one of the `starters`.
+        before_numbers: words that are abbreviations only where a digit follows.
+        starters: words that begin sentences often, and follow abbreviations rarely.
+        ordinals: whether a number with a full stop is an ordinal ("3. Mai"), which then counts as soft.
+        conjunctions: words before which a sentence that is too long may be cut.
+    """
+
+    hard: re.Pattern[str]
+    soft: re.Pattern[str]
+    before_numbers: re.Pattern[str]
+    starters: frozenset[str]
+    ordinals: bool
+    conjunctions: re.Pattern[str]
+
+
+def _ends_with(words: str) -> re.Pattern[str]:
+    """Matches text that ends in one of the words; within "z.B" there may be spaces, and * is any letters."""
+    parts = (re.escape(word).replace(r"\.", r"\.[ \u00a0\u202f]?").replace(r"\*", r"\w*") for word in words.split())
+    return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})$", re.IGNORECASE)
+
+
+def _language(
+    *, hard: str, soft: str, before_numbers: str, starters: str, conjunctions: str, ordinals: bool = False
+) -> _Language:
+    return _Language(
+        hard=_ends_with(hard),
+        soft=_ends_with(soft),
+        before_numbers=_ends_with(before_numbers),
+        starters=frozenset(starters.split()),
+        ordinals=ordinals,
+        conjunctions=re.compile(rf"\s(?=(?:{'|'.join(conjunctions.split())})\s)"),
+    )
+
+
+_ENGLISH = _language(
+    hard="mr mrs ms dr prof rev hon gen col maj capt lt sgt cpl cmdr adm gov sen rep messrs mme mlle e.g i.e eg ie cf "
+    "viz vs approx",
+    soft="st mt jr sr inc ltd co corp bros dept est etc al ed eds vol ch fig figs eq pp ave blvd rd jan feb apr jun "
+    "jul aug sep sept oct nov dec ph.d",
+    before_numbers="no nos art sec mar",
+    starters="The A An This That These Those It He She They We I You There Here His Her Their Our My Your Its In On At "
+    "By For From To With After Before When While If As Since Although But And Or So Then Now Not No Yes What Who Why "
+    "How Where Which All Some Many Most One Everyone Nobody However Today Later",
+    conjunctions="and or but because although though while when whereas which who that if so then until unless",
+)
+_GERMAN = _language(
+    hard="dr prof hr hrn fr frl st hl z.b d.h i.d.r m.e u.u z.t z.zt o.g s.o s.u v.a bzw vgl ca sog ggf evtl inkl exkl "
+    "bspw nr abb bd kap fa tel geb gest verh dipl ing med phil jur rer nat bes allg insb einschl",
+    soft="usw etc u.a u.s.w o.ä u.ä u.v.m *str co jh mio mrd ff f s aufl hrsg abs mag jan feb apr jun jul aug sep sept "
+    "okt nov dez n.chr v.chr",
+    before_numbers="art z seite no",
+    starters="Der Die Das Den Dem Des Ein Eine Einen Einem Einer Er Sie Es Ich Wir Ihr Du Man Dies Diese Dieser Dieses "
+    "Da Dann Dort Hier Heute Gestern Nun Jetzt Danach Dabei Deshalb Daher Doch Aber Und Oder Auch Als Wenn Weil Wie "
+    "Was Wer Wo Warum In Im Am An Auf Bei Mit Nach Von Vor Zu Zum Zur Für Durch Seit Trotz Während Kein Keine Nein Ja "
+    "Nicht Nur So Alle Viele Mein Meine Sein Seine Ihre Unser Unsere Bis Später Damals Prima Gut",
+    conjunctions="und oder aber denn weil dass daß obwohl während wenn sondern damit sodass bevor nachdem",
+    ordinals=True,
+)
+_FRENCH = _language(
+    hard="m mm mme mmes mlle mlles dr pr me mgr st ste p.ex c.-à-d cf vs env av boul bd tél n°",
+    soft="etc apr j.-c fig vol chap pp éd suiv janv févr avr juil sept oct nov déc",
+    before_numbers="no art p s",
+    starters="Le La Les L' Un Une Des Il Elle Ils Elles On Je J' Tu Nous Vous Ce C' Cet Cette Ces Ça Cela Et Mais Ou "
+    "Où Donc Or Car Ni Dans En Au Aux À Pour Par Sur Avec Sans Sous Quand Comme Si Que Qu' Qui Quel Quelle Mon Ma Mes "
+    "Son Sa Ses Notre Nos Votre Vos Leur Leurs Ne N' Puis Alors Ensuite Depuis Après Avant Voilà Voici Merci Oui Non "
+    "Rien Tout Toute Tous D' S' Aujourd'",
+    conjunctions="et ou mais car donc parce puisque quand lorsque comme si que qui dont où tandis",
+)
+_LANGUAGES = {"en": _ENGLISH, "de": _GERMAN, "fr": _FRENCH}
+
+
+def _rules(language: str) -> _Language:
+    return _LANGUAGES.get(re.split("[-_]", language)[0].lower(), _ENGLISH)
+
+
+# ---- lines
+
+_LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
+_LINE_END = rf"(?:\r\n|[{_LINE_ENDS}])"
+_LINE = re.compile(rf"([^{_LINE_ENDS}]*)(?:{_LINE_END}|\Z)")
+_QUOTE = re.compile(r"[ \t]*(?:>[ \t]*)*")
+_MARKER = re.compile(r"(?:(?:[-*+•‣◦▪·–—]|#{1,6}|\d{1,3}[.)]|\(?[A-Za-z0-9]{1,2}\)|\[[ xX]\])[ \t\u00a0]+)")
+_ORDINAL_NOUN = re.compile(
+    r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*|(?:Jahrhundert|Jahrtausend|Weltkrieg|Klasse|Platz)"
+)
+WRAPPED = 40  # characters from which on a line may have been broken because it was full
+
+
+class _Line(NamedTuple):
+    """Content of a line, without indentation and markers; how deep it is quoted, and whether it has another marker."""
+
+    start: int
+    end: int
+    quotes: int
+    marked: bool
+
+
+def _lines(text: str, language: str) -> Iterator[_Line]:
+    position = 0
+    while position < len(text):
+        match = _LINE.match(text, position)
+        assert match is not None
+        end = position + len(match[1].rstrip())
+        quote = _QUOTE.match(text, position, end)
+        assert quote is not None
+        start = quote.end()
+        while (marker := _MARKER.match(text, start, end)) is not None:
+            ordinal = marker[0][0].isdigit() and _rules(language).ordinals
+            if ordinal and _ORDINAL_NOUN.match(text, marker.end(), end):
+                break
+            start = marker.end()
+        yield _Line(start, end, quote[0].count(">"), start > quote.end())
+        position = match.end()
+
+
+def _paragraphs(text: str, language: str) -> Iterator[list[_Line]]:
+    """Lines that follow one another without a blank line, a marker or another depth of quotation."""
+    paragraph: list[_Line] = []
+    for line in _lines(text, language):
+        blank = not text[line.start : line.end].strip()
+        if paragraph and (blank or line.marked or line.quotes != paragraph[-1].quotes):
+            yield paragraph
+            paragraph = []
+        if not blank:
+            paragraph.append(line)
+    if paragraph:
+        yield paragraph
+
+
+def _unbroken(text: str, paragraph: list[_Line]) -> Iterator[Span]:
+    """The paragraph's lines, those set together that were broken only because a line was full.
+
+    A long line that ends inside a sentence goes on where the next begins with a small letter, and then also elsewhere
+    in the paragraph; a list of words without markers is left as lines.
+    """
+    full = 0.6 * max(line.end - line.start for line in paragraph)
+    open_ended = [
+        line.end - line.start >= WRAPPED and not re.search(r"[.!?…:。！？]\W{0,3}$", text[line.end - 4 : line.end])
+        for line in paragraph
+    ]
+    small = [text[line.start].islower() for line in paragraph[1:]]
+    wrapped = any(open_ and begins for open_, begins in zip(open_ended, small, strict=False))
+    start = paragraph[0].start
+    for place, line in enumerate(paragraph):
+        last = place + 1 == len(paragraph)
+        if not last and open_ended[place] and (small[place] or (wrapped and line.end - line.start >= full)):
+            continue
+        yield Span(start, line.end)
+        start = start if last else paragraph[place + 1].start
+
+
+# ---- sentences
+
+_CLOSERS = r"[\"'”’“‘»«›‹)\]*_]*(?:\[\d+\])*"
+_STOP = r"(?<![.!?…])[.!?…]++"  # from a run's start alone: a line of dots must not take quadratic time
+_END = re.compile(rf"(?:{_STOP}{_CLOSERS}(?=\s)|[。！？｡]+{_CLOSERS})")
+_FRENCH_END = re.compile(rf"(?:{_STOP}{_CLOSERS}(?:[ \u00a0\u202f]?»)?(?=\s)|[。！？｡]+{_CLOSERS})")
+_DOTTED = re.compile(r"(?<!\w)\w(?:\.-?\w)*$")  # an initial or an acronym: J, U.S, p.m
+_ORDINAL = re.compile(r"(?<!\w)(?:\d{1,3}|[IVX]{1,5})$")
+_NEXT = re.compile(r"\W{0,40}")
+_WORD = re.compile(r"\w+['’]?")
+_BACK = 24  # characters before a full stop in which an abbreviation is looked for
+
+
+def sentence_spans(text: str, language: str = "en") -> list[Span]:
+    """The sentences of a text, without the whitespace, line ends, list markers and emoji between them.
+
+    A line ends a sentence, unless a paragraph's lines were broken because they were full. Where a full stop may or may
+    not end a sentence, it does not.
+
+    Args:
+        text: of any kind.
+        language: whose abbreviations count; those of English where it is not en, de or fr.
+
+    Returns:
+        spans in order, none empty; every letter and digit lies in one, but for those of list markers.
+
+    Example:
+        >>> text = "1. Dr. No came.  He left.\\n\\n- Why?"
+        >>> [text[span.start:span.end] for span in sentence_spans(text)]
+        ['Dr. No came.', 'He left.', 'Why?']
+    """
+    caseless = not any(map(str.isupper, text))  # nobody who writes so marks a sentence's start
+    spans = []
+    for paragraph in _paragraphs(text, language):
+        for piece in _unbroken(text, paragraph):
+            start = piece.start
+            for end in (*_borders(text, piece, language, caseless), piece.end):
+                span = _trim(text, start, end)
+                if span.end > span.start:
+                    spans.append(span)
+                start = end
+    return spans
+
+
+def _borders(text: str, piece: Span, language: str, caseless: bool) -> Iterator[int]:
+    """Where sentences end within a piece of text, but for its own end."""
+    rules = _rules(language)
+    start = piece.start
+    for match in (_FRENCH_END if rules is _FRENCH else _END).finditer(text, piece.start, piece.end):
+        before, next_ = match.start(), _NEXT.match(text, match.end(), piece.end)
+        assert next_ is not None
+        following = text[next_.end() : next_.end() + 1] if next_.end() < piece.end else ""
+        if following.islower() and not caseless:
+            continue
+        if match[0][0] == "." and not match[0].startswith(".."):
+            tail = text[max(start, before - _BACK) : before]
+            if rules.hard.search(tail) or (following.isdigit() and rules.before_numbers.search(tail)):
+                continue
+            soft = rules.soft.search(tail) or _DOTTED.search(tail) or (rules.ordinals and _ORDINAL.search(tail))
+            if soft and (len(tail.strip()) == len(soft[0]) or not _starter(text, next_.end(), rules)):
+                continue
+        start = match.end()
+        yield start
+
+
+def _starter(text: str, position: int, rules: _Language) -> bool:
+    """Whether the word there begins sentences often; with a full stop of its own it is an initial."""
+    match = _WORD.match(text, position)
+    if match is None or text[match.end() : match.end() + 1] == ".":
+        return False
+    word = match[0].replace("’", "'")
+    return word in rules.starters or word.rstrip("'") in rules.starters
+
+
+def _trim(text: str, start: int, end: int) -> Span:
+    """Leave out what no translator needs to see at both ends: whitespace, emoji and other symbols."""
+    while start < end and _ornament(text[start]):
+        start += 1
+    while end > start and _ornament(text[end - 1]):
+        end -= 1
+    return Span(start, end)
+
+
+def _ornament(character: str) -> bool:
+    if character.isascii():
+        return character.isspace() or not character.isprintable()
+    # \ufe0f and \u20e3 make emoji of what stands before them; U+1F3FB to U+1F3FF colour their skin
+    return (
+        character.isspace()
+        or unicodedata.category(character) in ("So", "Cf", "Cc")
+        or character in "\ufe0f\u20e3"
+        or "\U0001f3fb" <= character <= "\U0001f3ff"
+    )
+
+
+# ---- clauses
+
+_BREAKS = (
+    re.compile(rf"[.!?…;:。！？；：]+{_CLOSERS}(?=\s)|[。！？；：]|\s(?=[–—-]\s)"),
+    re.compile(r",(?=\s)|[，、]|\)(?=\s)|\s(?=\()"),
+    None,  # before the language's conjunctions
+    re.compile(r"\s"),
+)
+
+
+def clause_spans(text: str, span: Span, fits: Callable[[str], bool], language: str = "en") -> list[Span]:
+    """Cut a sentence that is too long into parts that fit, of about the same length.
+
+    Cut is at the best border that is not too near the start: a semicolon, colon or dash; a comma or bracket; a
+    conjunction; a space; anywhere.
+
+    Args:
+        text: the whole text.
+        span: of the sentence.
+        fits: whether a part is short enough; should hold for every start of a part for which it holds.
+        language: whose conjunctions count.
+
+    Returns:
+        spans in order that leave out nothing but whitespace; the sentence alone if it fits.
+
+    Example:
+        >>> text = "It rained, and nobody came"
+        >>> [text[start:end] for start, end in clause_spans(text, Span(0, 26), lambda part: len(part) <= 16)]
+        ['It rained,', 'and nobody came']
+    """
+    parts = []
+    start, end = span
+    size = 256  # characters that may fit; found again from the last part's
+    while start < end:
+        reach = _reach(text, start, end, size, fits)
+        if reach == end:
+            parts.append(Span(start, end))
+            break
+        size = reach - start
+        cut = _cut(text, start, reach, end, _rules(language))
+        while not fits(text[start:cut]) and cut > start + 1:  # fewer characters may be more tokens
+            cut = _cut(text, start, cut - 1, end, _rules(language))
+        part = _without_spaces(text, start, cut)
+        if part.end > part.start:
+            parts.append(part)
+        start = _without_spaces(text, cut, end).start
+    return parts
+
+
+def _reach(text: str, start: int, end: int, size: int, fits: Callable[[str], bool]) -> int:
+    """The furthest end of a part that fits, at least one character on."""
+    low, high = start, min(end, start + size)
+    while high > low and fits(text[start:high]):
+        if high == end:
+            return end
+        low, high = high, min(end, high + size)
+        size *= 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(text[start:middle]) else (low, middle)
+    return max(low, start + 1)
+
+
+def _cut(text: str, start: int, reach: int, end: int, rules: _Language) -> int:
+    """The best place to cut, after `start` and not past `reach`."""
+    parts = -(-(end - start) // (reach - start))
+    ideal = (end - start) / parts
+    for pattern in _BREAKS:
+        found = (match.end() for match in (pattern or rules.conjunctions).finditer(text, start, min(reach + 1, end)))
+        places = [place for place in found if start + ideal / 3 <= place <= reach]
+        if places:
+            return min(places, key=lambda place: abs(place - start - ideal))
+    cut = reach
+    # a combining mark or a variation selector belongs to the character before, and so does what a joiner joins
+    while cut > start + 1 and (unicodedata.category(text[cut])[0] == "M" or "\u200d" in text[cut - 1 : cut + 1]):
+        cut -= 1
+    return cut if cut > start + 1 else reach
+
+
+def _without_spaces(text: str, start: int, end: int) -> Span:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return Span(start, end)
+
+
+# ---- putting together again
+
+
+def replace_spans(text: str, spans: Sequence[Span], replacements: Sequence[str]) -> str:
+    """The text with each span replaced, and everything between them as it was.
+
+    Example:
+        >>> replace_spans("- Ja.\\n- Nein.\\n", [Span(2, 5), Span(8, 13)], ["Yes.", "No."])
+        '- Yes.\\n- No.\\n'
+    """
+    pieces, position = [], 0
+    for (start, end), replacement in zip(spans, replacements, strict=True):
+        pieces += [text[position:start], replacement]
+        position = end
+    return "".join([*pieces, text[position:]])
+
+
+_BREAK = re.compile(rf"[ \t]*{_LINE_END}[ \t]*(?:>[ \t]?)*")
+
+
+def unwrap(sentence: str) -> str:
+    """A sentence on one line: a space for each line end within it.
+
+    Example:
+        >>> unwrap("It rained\\n  all day.")
+        'It rained all day.'
+    """
+    return _BREAK.sub(" ", sentence)
+
+
+def rewrap(sentence: str, original: str) -> str:
+    """Put the line ends of `original` into a sentence that stands for it, each at the space nearest to its place.
+
+    Example:
+        >>> rewrap("Es regnete den ganzen Tag.", "It rained\\nall day.")
+        'Es regnete den\\nganzen Tag.'
+    """
+    breaks = list(_BREAK.finditer(original))
+    if not breaks:
+        return sentence
+    spaces = [match.start() for match in re.finditer(" ", sentence)]
+    pieces, position = [], 0
+    for match in breaks:
+        ideal = match.start() / len(original) * len(sentence)
+        later = [space for space in spaces if space >= position and space > 0]
+        space = min(later, key=lambda space: abs(space - ideal)) if later else len(sentence)
+        pieces += [sentence[position:space], match[0]]
+        position = min(space + 1, len(sentence))
+    return "".join([*pieces, sentence[position:]])
