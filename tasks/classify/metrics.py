@@ -53,7 +53,8 @@ def indicators(classes: Ints, count: int) -> Bools:
         classes: (N,) columns.
         count: C.
     """
-    return classes[:, None] == np.arange(count)  # (N, C)
+    found: Bools = classes[:, None] == np.arange(count)  # (N, C)
+    return found
 
 
 def class_scores(predicted: Bools, truth: Bools) -> ClassScores:
@@ -337,7 +338,8 @@ def multi_label(probabilities: Floats, predicted: Bools, truth: Bools) -> dict[s
 
 def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
     """part / whole, NaN where whole is 0."""
-    return np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    ratio: Floats = np.divide(part, whole, out=np.full(len(whole), np.nan), where=whole > 0)
+    return ratio
 
 
 def _mean(values: Floats) -> float:
