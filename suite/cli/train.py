@@ -22,6 +22,8 @@ def _complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.argument("recipe", metavar="TASK|RECIPE.toml", shell_complete=_complete_recipe)
 @click.option("--data", multiple=True, metavar="SOURCE", help="Training data: file, folder, glob or data-set name.")
 @click.option("--valid", multiple=True, metavar="SOURCE", help="Validation data. [default: a part is held out]")
+@click.option("--source", metavar="LANG", help="Language of a pair's first side, for `translate`.")
+@click.option("--target", metavar="LANG", help="Language of its second side.")
 @click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Directory of the run.")
 @click.option("--max-minutes", type=click.FloatRange(min=0), help="Save and stop after so long.")
@@ -31,6 +33,8 @@ def train(
     recipe: str,
     data: tuple[str, ...],
     valid: tuple[str, ...],
+    source: str | None,
+    target: str | None,
     overrides: tuple[str, ...],
     out: Path,
     max_minutes: float | None,
@@ -45,6 +49,7 @@ def train(
     \b
     suite train lm --data novels/ --out runs/novels
     suite train lm --data notes.txt --set model.n_layer=6 --set optimizer.lr=1e-3 --out runs/notes
+    suite train translate --data pairs.tsv --source en --target de --out runs/en-de
     suite run lm "Once" --model runs/novels
     """
     path = Path(recipe) if recipe.endswith(".toml") else find_task(recipe).default_recipe()
@@ -52,9 +57,9 @@ def train(
     from suite.training.recipe import Recipe
 
     lines = list(overrides)
-    for key, sources in (("data.train", data), ("data.valid", valid)):
-        if sources:
-            lines.append(f"{key}={json.dumps(sources, ensure_ascii=False)}")
+    for key, value in (("train", data), ("valid", valid), ("source", source), ("target", target)):
+        if value:
+            lines.append(f"data.{key}={json.dumps(value, ensure_ascii=False)}")
     if max_minutes is not None:
         lines.append(f"run.max_minutes={max_minutes}")
     fitted = fit(Recipe.load(path, lines), out, device=device, say=notice)

@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -143,11 +143,8 @@ class Translation:
         joined = [concatenate(each, data.concatenated, (recipe.seed, place)) for place, each in enumerate(train)]
         examples = writer.examples([*train, *joined], "training", notes)
         sources = sorted(example.target - FRAME + 1 for example in examples)
-        looked_at = [[*each.pairs[: data.valid_pairs or None]] for each in valid]
-        looked_at_corpora = [
-            Sentences(corpus=each.corpus, pairs=pairs, note="") for each, pairs in zip(valid, looked_at, strict=True)
-        ]
-        held = writer.examples(looked_at_corpora, "validation", notes)
+        curve = [replace(each, pairs=each.pairs[: data.valid_pairs or None]) for each in valid]
+        held = writer.examples(curve, "validation", notes)
         tokens = sum(len(example.tokens) for example in examples)
         notes.append(f"sequences: {len(examples):,} to train on ({tokens:,} tokens), {len(held):,} to validate on")
         known = Languages(
@@ -250,9 +247,9 @@ def hold_out(train: Sequence[Sentences], share: float, seed: int) -> tuple[list[
     for each, pairs in zip(train, chosen, strict=True):
         left = [p for p in each.pairs if p.source.casefold() not in texts and p.target.casefold() not in texts]
         if left:
-            kept.append(Sentences(corpus=each.corpus, pairs=left, note=each.note))
+            kept.append(replace(each, pairs=left))
         if pairs:
-            held.append(Sentences(corpus=each.corpus, pairs=pairs, note=each.note))
+            held.append(replace(each, pairs=pairs))
     if not kept:
         raise DataError(f"{total:,} pairs are too few to hold some out; give validation pairs with --valid")
     beside = total - count - sum(len(each.pairs) for each in kept)
@@ -275,7 +272,7 @@ def concatenate(sentences: Sentences, share: float, seed: Sequence[int]) -> Sent
         parts = [sentences.pairs[place] for place in random.integers(len(sentences.pairs), size=random.integers(2, 4))]
         source, target = (" ".join(part[side] for part in parts) for side in (0, 1))
         found.append(Pair(source, target, parts[0].place))
-    return Sentences(corpus=sentences.corpus, pairs=found, note="")
+    return replace(sentences, pairs=found)
 
 
 def length_ratios(train: Sequence[Sentences], both_ways: bool) -> dict[str, tuple[float, float]]:
