@@ -1,11 +1,16 @@
 """A model on disk: a directory with config.json, model.safetensors, tokenizer.json and README.md.
 
+A checkpoint may also be an addition to a base model: then it holds the head and low-rank additions alone, and names the
+base and its fingerprint.
+
 Nothing here reads or writes pickle. Every file is written to a temporary name, synced and renamed, so that a full disk
 or a crash leaves the previous checkpoint as it was.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +26,7 @@ from torch.overrides import TorchFunctionMode
 from suite.data import files
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import ModelConfig
+from suite.model.lora import add_lora, additions, merge
 from suite.model.quantize import dequantize_int8, quantize_int8
 
 if TYPE_CHECKING:
@@ -29,7 +35,24 @@ if TYPE_CHECKING:
 
 Storage = Literal["float32", "float16", "bfloat16", "int8"]
 FORMAT_VERSION = 1
+HEAD = "output."  # prefix of the tensors of a head
 SCALE = ".scale"  # suffix of the tensor that holds an int8 tensor's scales, one an output channel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """What an addition is added to.
+
+    Attributes:
+        name: of the base model, as for `suite.load`.
+        fingerprint: of its weights; see `fingerprint`.
+        rank, alpha: of the low-rank additions; rank 0 where there is a head alone.
+    """
+
+    name: str
+    fingerprint: str
+    rank: int = 0
+    alpha: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +62,7 @@ class Checkpoint:
     Attributes:
         config: the model's shape.
         state_dict: float32 weights, whatever type they are stored in.
+        head: weight (C, D) and bias (C,) of the task's head, float32; empty where it has none.
         tokenizer: None where tokens are not text (music events).
         task: name of the task the model was trained for.
         extra: the task's own settings, plain JSON.
@@ -47,6 +71,7 @@ class Checkpoint:
 
     config: ModelConfig
     state_dict: dict[str, Tensor]
+    head: dict[str, Tensor] = field(default_factory=dict)
     tokenizer: Tokenizer | None
     task: str
     extra: dict[str, Any] = field(default_factory=dict)
@@ -105,6 +130,19 @@ def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], pa
             raise CheckpointError(f"{path}: tensor {name!r} is not part of this model")
 
 
+def check_head(head: Mapping[str, Tensor], config: ModelConfig, path: Path) -> None:
+    """Check that a head is whole and fits the model; none at all fits.
+
+    Raises:
+        CheckpointError: names the tensor that is missing, extra or misshapen.
+    """
+    if head:
+        outputs = next(iter(head.values())).shape[0]
+        expected = {"weight": (outputs, config.d_model), "bias": (outputs,)}
+        wanted = {name: torch.empty(shape, device="meta") for name, shape in expected.items()}
+        check_shapes(head, wanted, path)
+
+
 class _Unfilled(TorchFunctionMode):
     """Leaves out normal initial values: on the meta device they are nothing, and import the compiler (3 seconds)."""
 
@@ -126,6 +164,25 @@ def skeleton(config: ModelConfig) -> Transformer:
 def expected_tensors(config: ModelConfig) -> dict[str, Tensor]:
     """Names and shapes of a model's weights, on the meta device; tied weights stand once."""
     return untied(config, skeleton(config).state_dict())
+
+
+def additions_of(config: ModelConfig, base: Base) -> dict[str, Tensor]:
+    """Names and shapes of the low-rank additions to a model of this shape, on the meta device."""
+    if not base.rank:
+        return {}
+    transformer = skeleton(config)
+    with torch.device("meta"):
+        add_lora(transformer, base.rank, base.alpha)
+    return additions(transformer)
+
+
+def fingerprint(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> str:
+    """SHA-256 of a model's weights as float32, whatever files and types they are stored in."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(untied(config, state_dict).items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().float().contiguous().numpy())
+    return digest.hexdigest()
 
 
 def untied(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -174,6 +231,8 @@ def save_checkpoint(
     tokenizer: Tokenizer | None,
     *,
     task: str = "lm",
+    head: Mapping[str, Tensor] | None = None,
+    base: Base | None = None,
     storage: Storage = "float32",
     extra: Mapping[str, Any] | None = None,
     card: str | None = None,
@@ -183,9 +242,11 @@ def save_checkpoint(
     Args:
         directory: made if need be; files of the same names are replaced.
         config: the model's shape.
-        state_dict: its weights.
-        tokenizer: None where tokens are not text.
+        state_dict: its weights; with `base`, the additions alone.
+        tokenizer: None where tokens are not text, or where it is the base's.
         task: name of the task.
+        head: weight and bias of the task's head.
+        base: of an addition (None: the checkpoint stands alone).
         storage: type of the weights on disk. int8 keeps a float32 scale for each output channel of each matrix.
         extra: the task's own settings, plain JSON.
         card: text of README.md (None: left as it is).
@@ -195,8 +256,9 @@ def save_checkpoint(
     """
     directory = Path(directory)
     weights = untied(config, state_dict)
-    check_shapes(weights, expected_tensors(config), directory)
-    settings = {
+    check_shapes(weights, additions_of(config, base) if base else expected_tensors(config), directory)
+    weights |= {HEAD + name: tensor for name, tensor in (head or {}).items()}
+    settings: dict[str, Any] = {
         "format": "suite",
         "version": FORMAT_VERSION,
         "task": task,
@@ -204,6 +266,8 @@ def save_checkpoint(
         "model": config.to_dict(),
         "extra": dict(extra or {}),
     }
+    if base is not None:
+        settings["base"] = dataclasses.asdict(base)
     write_tensors(directory / "model.safetensors", pack(weights, storage))
     if tokenizer is not None:
         tokenizer.save(directory)
@@ -230,12 +294,16 @@ def read_config(directory: Path) -> dict[str, Any]:
     return settings
 
 
-def load_checkpoint(directory: Path | str) -> Checkpoint:
+def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Checkpoint:
     """Read a checkpoint directory.
+
+    Args:
+        directory: of the checkpoint.
+        base: what it is added to, where it is an addition; `suite.load` finds it.
 
     Raises:
         CheckpointError: a file is missing or damaged, the format is from a later version of suite, or a tensor is
-            missing, extra or misshapen (it is named).
+            missing, extra or misshapen (it is named), or the base is not the one that it was trained on.
     """
     from suite.data.tokenizer import Tokenizer
 
@@ -252,17 +320,31 @@ def load_checkpoint(directory: Path | str) -> Checkpoint:
     try:
         config = ModelConfig.from_dict(settings["model"])
         task = str(settings["task"])
+        added = Base(**settings["base"]) if "base" in settings else None
     except KeyError as error:
         raise CheckpointError(f"{path}: {error} is missing") from error
     except (ConfigError, TypeError) as error:
         raise CheckpointError(f"{path}: {error}") from error
     weights = directory / "model.safetensors"
     state_dict = unpack(read_tensors(weights), weights)
-    check_shapes(state_dict, expected_tensors(config), weights)
+    head = {name.removeprefix(HEAD): state_dict.pop(name) for name in list(state_dict) if name.startswith(HEAD)}
+    check_head(head, config, weights)
+    check_shapes(state_dict, additions_of(config, added) if added else expected_tensors(config), weights)
     tokenizer = Tokenizer.load(directory) if (directory / "tokenizer.json").exists() else None
+    if added is not None:
+        if base is None:
+            raise CheckpointError(f"{directory} is an addition to {added.name!r}; read it with suite.load")
+        if fingerprint(base.config, base.state_dict) != added.fingerprint:
+            raise CheckpointError(
+                f"{directory} was trained on another version of its base model {added.name!r} than {base.directory}; "
+                "train it again, or name the old base"
+            )
+        state_dict = merge(base.state_dict, state_dict, added.alpha / max(1, added.rank))
+        tokenizer = tokenizer or base.tokenizer
     return Checkpoint(
         config=config,
         state_dict=state_dict,
+        head=head,
         tokenizer=tokenizer,
         task=task,
         extra=dict(settings.get("extra") or {}),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
+from torch import nn
 
 from suite import gpt2
 from suite.checkpoint import Checkpoint, Storage, load_checkpoint, read_config, save_checkpoint, skeleton
@@ -41,6 +42,7 @@ class Model:
 
     Attributes:
         transformer: in evaluation mode.
+        head: of the task, on the hidden state of a row's last token; None where it has none.
         tokenizer: None where tokens are not text (music events), or where a GPT-2 directory has none.
         task: name of the task it was trained for; "lm" for GPT-2.
         name: as it was asked for.
@@ -49,6 +51,7 @@ class Model:
     """
 
     transformer: Transformer
+    head: nn.Linear | None = None
     tokenizer: Tokenizer | None
     task: str
     name: str
@@ -102,6 +105,7 @@ def load(
         transformer = prepare_for_inference(transformer, quantize)
     return Model(
         transformer=transformer,
+        head=_head(checkpoint, place, dtype or torch.float32),
         tokenizer=checkpoint.tokenizer,
         task=checkpoint.task,
         name=str(name),
@@ -147,6 +151,7 @@ def convert(
             model.transformer.state_dict(),
             model.tokenizer,
             task=model.task,
+            head=None if model.head is None else model.head.state_dict(),
             storage=storage,
             extra=dict(model.extra),
             card=card.read_text(encoding="utf-8") if card.exists() else None,
@@ -154,13 +159,18 @@ def convert(
 
 
 def read(directory: Path) -> Checkpoint:
-    """Read a directory of either kind, told apart by its config.json.
+    """Read a directory of either kind, told apart by its config.json; what is added to a base, with its base.
 
     Raises:
         CheckpointError: it is of neither kind, or damaged, or its tokenizer has ids that the model has not.
     """
-    ours = read_config(directory).get("format") == "suite"
-    checkpoint = load_checkpoint(directory) if ours else gpt2.read(directory)
+    settings = read_config(directory)
+    if settings.get("format") != "suite":
+        checkpoint = gpt2.read(directory)
+    elif "base" in settings:
+        checkpoint = load_checkpoint(directory, read(resolve(str(settings["base"]["name"]))))
+    else:
+        checkpoint = load_checkpoint(directory)
     if checkpoint.tokenizer is not None and checkpoint.tokenizer.vocab_size > checkpoint.config.vocab_size:
         raise CheckpointError(
             f"{directory}: the tokenizer has {checkpoint.tokenizer.vocab_size} ids, and the model "
@@ -179,6 +189,18 @@ def _assemble(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) 
     if checkpoint.config.tie_embeddings:  # assigned one by one they share memory, but would be two parameters
         transformer.head.weight = transformer.tokens.weight
     return transformer.eval()
+
+
+def _head(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> nn.Linear | None:
+    """The checkpoint's head, if it has one."""
+    if not checkpoint.head:
+        return None
+    outputs, width = checkpoint.head["weight"].shape
+    with torch.device("meta"):
+        head = nn.Linear(width, outputs)
+    weights = {name: tensor.to(device, dtype) for name, tensor in checkpoint.head.items()}
+    head.load_state_dict(weights, assign=True)
+    return head.eval()
 
 
 def _device(device: str | torch.device) -> torch.device:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # `suite --help` finds tasks without paying for torch
     from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
     from suite.training.batches import Example, ExampleSource
+    from suite.training.loss import LossFunction
     from suite.training.recipe import Recipe
 
 GROUP = "suite.tasks"
@@ -52,6 +53,9 @@ class TrainingData:
         tokenizer: saved with the checkpoint; None where tokens are not text.
         vocab_size: token ids the model needs.
         extra: settings the task wants to find again in the checkpoint, plain JSON.
+        outputs: of the head that reads a row's last token (`suite.model.heads.Headed`); 0 for no head.
+        loss: of the model, headed or not (None: next-token prediction as the recipe's `loss` says).
+        finish: takes the trained model and returns what to add to `extra`, such as figures measured on it.
         notes: one line each of what the data is and what was left out, for the person at the terminal.
     """
 
@@ -60,6 +64,9 @@ class TrainingData:
     tokenizer: Tokenizer | None
     vocab_size: int
     extra: Mapping[str, Any]
+    outputs: int = 0
+    loss: LossFunction | None = None
+    finish: Callable[[Any], Mapping[str, Any]] | None = None
     notes: Sequence[str] = ()
 
 

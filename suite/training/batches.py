@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from suite.errors import DataError
+from suite.errors import ConfigError, DataError
 
 OUTSIDE = -100  # the target of a position that the loss does not count, as in torch.nn.functional.cross_entropy
 
@@ -30,7 +30,7 @@ class Example:
         tokens: ids, at least two.
         prefix: tokens at the start that see each other both ways; 0 is plain causal attention.
         target: index of the first token that the loss counts, at least 1 (token 0 has nothing before it).
-        label: what a head should say of the sequence.
+        label: what a head should say of the sequence: a class, or the target of each of the head's outputs.
 
     Raises:
         DataError: there is nothing to learn from.
@@ -39,7 +39,7 @@ class Example:
     tokens: NDArray[np.integer]
     prefix: int = 0
     target: int = 1
-    label: int | None = None
+    label: int | tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
         if len(self.tokens) < 2 or not self.target >= 1 or not 0 <= self.prefix <= len(self.tokens):
@@ -58,7 +58,7 @@ class Batch:
         lengths: (B,) real tokens.
         prefix: (B,), or None when no row has one, which lets attention take its fast causal path.
         target: (B,) index of the first token that the loss counts.
-        labels: (B,), -100 where a row has none, or None when no row has one.
+        labels: (B,) classes, -100 where a row has none, or (B, C) targets of each output; None when no row has any.
         count: tokens that the loss counts.
         real: real tokens that the model reads, for tokens/s.
     """
@@ -204,6 +204,10 @@ class StepBatches(Protocol):
         """Indices into the source for step `step`, shortest example first."""
         ...
 
+    def steps(self, epochs: float) -> int:
+        """Steps that so many passes over the examples take."""
+        ...
+
 
 class FixedBatches:
     """Step s sees the examples [s * size, (s + 1) * size)."""
@@ -214,6 +218,16 @@ class FixedBatches:
     def indices(self, step: int) -> list[int]:
         """Indices into the source for step `step`, shortest example first."""
         return sorted(range(step * self.size, (step + 1) * self.size), key=self.source.length)
+
+    def steps(self, epochs: float) -> int:
+        """Steps that so many passes over the examples take.
+
+        Raises:
+            ConfigError: the source is endless.
+        """
+        if not isinstance(self.source, ShuffledSource):
+            raise ConfigError("run.epochs needs a finite list of examples; with packed text, set run.steps")
+        return max(1, round(epochs * len(self.source.examples) / self.size))
 
 
 class TokenBatches:
@@ -245,6 +259,10 @@ class TokenBatches:
         if epoch != self.epoch:
             self.epoch, self.plan = epoch, self._plan(epoch)
         return self.plan[step - self.starts[epoch]]
+
+    def steps(self, epochs: float) -> int:
+        """Steps that so many passes over the examples take; epochs differ by a few."""
+        return max(1, round(epochs * len(self._plan(0))))
 
     def _plan(self, epoch: int) -> list[list[int]]:
         count = len(self.source.examples)

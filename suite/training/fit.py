@@ -8,9 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
-from suite.checkpoint import save_checkpoint
-from suite.model import Transformer
+from suite.checkpoint import Base, Checkpoint, check_shapes, fingerprint, save_checkpoint, untied
+from suite.errors import ConfigError
+from suite.hub import read, resolve
+from suite.model import ModelConfig, Transformer
+from suite.model.heads import Headed
+from suite.model.lora import add_lora, additions
 from suite.task import TrainingData, find_task
 from suite.training.loop import TrainResult, train
 from suite.training.recipe import Recipe
@@ -67,30 +72,84 @@ def fit(
         >>> fit(recipe, "runs/notes").checkpoint  # doctest: +SKIP
         PosixPath('runs/notes/checkpoint')
     """
+    data = find_task(recipe.task).prepare(recipe, Path(cache) if cache is not None else cache_directory())
+    return fit_data(recipe, data, out, device=device, say=say)
+
+
+def fit_data(
+    recipe: Recipe,
+    data: TrainingData,
+    out: Path | str,
+    *,
+    device: str = "auto",
+    say: Callable[[str], object] = lambda line: None,
+) -> Fitted:
+    """What `fit` does once a task has prepared its data; arguments and errors are those of `fit`."""
     out = Path(out)
-    task = find_task(recipe.task)
-    data = task.prepare(recipe, Path(cache) if cache is not None else cache_directory())
     for note in data.notes:
         say(note)
-    config = recipe.model_config(data.vocab_size)
     torch.manual_seed(recipe.seed)
-    model = Transformer(config)
+    base = read(resolve(recipe.base)) if recipe.base else None
+    transformer = build(recipe, data.vocab_size, base)
+    model: nn.Module = Headed(transformer, data.outputs) if data.outputs else transformer
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    say(f"model: {parameters:,} parameters")
-    result = train(model, data.train, recipe, out=out, valid=data.valid, device=device)
+    learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    say(f"model: {parameters:,} parameters" + (f", of which {learning:,} learn" if learning < parameters else ""))
+    result = train(model, data.train, recipe, out=out, valid=data.valid, loss=data.loss, device=device)
     checkpoint = out / "checkpoint"
     if int(os.environ.get("RANK", 0)) == 0:
+        extra = dict(data.extra) | dict(data.finish(model.eval()) if data.finish else {})
+        weights: dict[str, Tensor] = transformer.state_dict()
+        added = None
+        if base is not None and recipe.tune.kind != "full":
+            rank = recipe.tune.rank if recipe.tune.kind == "lora" else 0
+            print_of_base = fingerprint(base.config, base.state_dict)
+            added = Base(name=recipe.base, fingerprint=print_of_base, rank=rank, alpha=recipe.tune.alpha)
+            weights = additions(transformer)
         save_checkpoint(
             checkpoint,
-            config,
-            model.state_dict(),
-            data.tokenizer,
+            transformer.config,
+            weights,
+            None if added else data.tokenizer,
             task=recipe.task,
+            head=model.output.state_dict() if isinstance(model, Headed) else None,
+            base=added,
             storage=recipe.run.storage,
-            extra=data.extra,
+            extra=extra,
             card=_card(recipe, data, result, parameters),
         )
     return Fitted(result=result, checkpoint=checkpoint, parameters=parameters)
+
+
+def build(recipe: Recipe, vocab_size: int, base: Checkpoint | None) -> Transformer:
+    """The transformer that a recipe starts from.
+
+    Args:
+        recipe: of the run; with a base, its table `model` changes the base's choices, but no shape of a weight.
+        vocab_size: that the data needs.
+        base: the checkpoint that `recipe.base` names.
+
+    Raises:
+        ConfigError: the table `model` does not fit the base, or there is something to tune and no base.
+        CheckpointError: the table `model` changes the shape of a weight.
+    """
+    if base is None:
+        if recipe.tune.kind != "full":
+            raise ConfigError(f'tune.kind "{recipe.tune.kind}" needs a base model; name one with base')
+        return Transformer(recipe.model_config(vocab_size))
+    settings = {**base.config.to_dict(), **recipe.model}
+    config = ModelConfig.from_dict(settings)
+    if vocab_size > config.vocab_size:
+        raise ConfigError(f"the data has {vocab_size} token ids, and base model {recipe.base!r} {config.vocab_size}")
+    transformer = Transformer(config)
+    weights = untied(config, transformer.state_dict())
+    check_shapes(base.state_dict, weights, base.directory)
+    transformer.load_state_dict(base.state_dict, strict=not config.tie_embeddings)
+    if recipe.tune.kind != "full":
+        transformer.requires_grad_(False)
+    if recipe.tune.kind == "lora":
+        add_lora(transformer, recipe.tune.rank, recipe.tune.alpha)
+    return transformer
 
 
 def _card(recipe: Recipe, data: TrainingData, result: TrainResult, parameters: int) -> str:
@@ -101,7 +160,7 @@ def _card(recipe: Recipe, data: TrainingData, result: TrainResult, parameters: i
     lines = [
         f"# A `{recipe.task}` model",
         "",
-        f"- {parameters:,} parameters, {result.step:,} of {recipe.run.steps:,} steps, seed {recipe.seed}",
+        f"- {parameters:,} parameters, {result.step:,} optimizer steps, seed {recipe.seed}",
         f"- validation loss: {loss}",
         *(f"- {note}" for note in data.notes),
         "- data, licence and limits: to be written by whoever publishes this model",

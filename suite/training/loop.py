@@ -56,7 +56,8 @@ class TrainResult:
         finished: False when `max_minutes` ran out and the run is to be resumed.
         best_loss: nats a target token on the validation examples, or None without any.
         best_step: when that was.
-        weights: file of the best weights (averaged by recipe); without validation, of the last.
+        weights: file of the weights to keep (averaged by recipe): the best, or by recipe or without
+            validation the last.
     """
 
     step: int
@@ -125,6 +126,10 @@ class Trainer:
         self.average = Average(model, recipe.averaging, directory)
         self.bfloat16 = use_bfloat16(recipe.run.precision, device)
         self.batches = self._batches()
+        if recipe.run.epochs:
+            steps = max(recipe.run.least_steps, self.batches.steps(recipe.run.epochs))
+            run = dataclasses.replace(recipe.run, steps=steps, epochs=0.0)
+            self.recipe = dataclasses.replace(recipe, run=run)
         self.valid = list(self._valid_batches(valid))
         self.progress = Progress()
         self.stop: int | None = None  # the signal that came
@@ -241,7 +246,7 @@ class Trainer:
             total, count, *values = self.ranks.sum([total, count, *(sums[name] for name in names)])
             loss = float(total / count)
             better = math.isfinite(loss) and (progress.best_loss is None or loss < progress.best_loss)
-            if better and self.ranks.rank == 0:
+            if better and self.ranks.rank == 0 and self.recipe.run.keep == "best":
                 write_tensors(self.directory.best, self.average.weights)
         self.model.train()
         progress.worse = 0 if better else progress.worse + 1
@@ -379,16 +384,17 @@ class Trainer:
         return early or self.progress.step >= run.steps
 
     def _result(self) -> TrainResult:
-        """Best weights into the model; without validation, the last ones are the best."""
+        """The weights to keep into the model; without validation, those are the last ones."""
         progress = self.progress
-        if progress.best_step is None:
+        last = progress.best_step is None or self.recipe.run.keep == "last"
+        if last:
             average = self.average.at(progress.step)
             if average is not None and self._finished():
                 self.average.fill(average)
             if self.ranks.rank == 0:
                 write_tensors(self.directory.best, self.average.weights)
         self.ranks.wait()
-        if progress.best_step is not None:
+        if not last:
             self.average.fill(read_tensors(self.directory.best))
         return TrainResult(
             step=progress.step,

@@ -129,11 +129,12 @@ def rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
     Returns:
         in [0, 1], above 0 at step 0.
     """
-    if step < schedule.warmup:
-        return (step + 1) / schedule.warmup
+    warmup = schedule.warmup if schedule.warmup >= 1 else math.ceil(schedule.warmup * steps)
+    if step < warmup:
+        return (step + 1) / warmup
     if schedule.kind == "constant":
         return 1.0
-    start = schedule.warmup
+    start = warmup
     if schedule.kind == "trapezoid":
         start = max(start, steps - round(schedule.cooldown * steps))
     # the last step is one short of the end, so that with final = 0 it still learns

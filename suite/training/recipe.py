@@ -80,13 +80,13 @@ class ScheduleConfig:
 
     Args:
         kind: its shape after the warm-up.
-        warmup: steps from near 0 to the full rate.
+        warmup: steps from near 0 to the full rate; below 1, the share of all steps that they are.
         cooldown: share of all steps over which a trapezoid falls.
         final: share of the full rate at the end.
     """
 
     kind: Literal["cosine", "linear", "trapezoid", "constant"] = "cosine"
-    warmup: int = 0
+    warmup: float = 0
     cooldown: float = 0.2
     final: float = 0.0
 
@@ -135,21 +135,46 @@ class LossConfig:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class TuneConfig:
+    """Which weights of a base model learn; see `suite.model.lora`.
+
+    Args:
+        kind: "full" (all), "head" (none but the task's head) or "lora" (low-rank additions to the blocks' matrices, and
+            the head).
+        rank: of the additions.
+        alpha: they are scaled by alpha / rank.
+    """
+
+    kind: Literal["full", "head", "lora"] = "full"
+    rank: int = 16
+    alpha: float = 16.0
+
+    def __post_init__(self) -> None:
+        if self.rank < 1 or self.alpha <= 0:
+            raise ConfigError(f"tune.rank is {self.rank} and tune.alpha {self.alpha}; both must be above 0")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """How long, how often, and on what.
 
     Args:
-        steps: optimizer steps of the whole run.
+        steps: optimizer steps of the whole run; 0 when `epochs` decides.
+        epochs: passes over the training examples, for a finite list of them; 0 when `steps` decides.
+        least_steps: with `epochs`, steps to take even where the examples are few.
         log_every, valid_every, save_every: steps between log rows, validations, and saved states.
         patience: validations without a better loss before stopping early; 0 to never stop early.
         max_minutes: stop after saving, to be resumed; 0 for no limit.
         precision: "bfloat16" (autocast), "float32", or "auto": bfloat16 where the device computes it faster.
         compile: whether blocks are compiled; the first step then takes a minute, on a CPU each new length does.
         tensorboard: whether to write its event files too.
+        keep: which weights the checkpoint gets: those of the "best" validation loss, or the "last".
         storage: type of the weights in the finished checkpoint.
     """
 
-    steps: int
+    steps: int = 0
+    epochs: float = 0.0
+    least_steps: int = 1
     log_every: int = 10
     valid_every: int = 100
     save_every: int = 100
@@ -158,10 +183,13 @@ class RunConfig:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     compile: bool = False
     tensorboard: bool = False
+    keep: Literal["best", "last"] = "best"
     storage: Literal["float32", "float16", "bfloat16", "int8"] = "float16"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "log_every", "valid_every", "save_every"):
+        if (self.steps > 0) == (self.epochs > 0) or min(self.steps, self.epochs) < 0:
+            raise ConfigError("run needs either run.steps or run.epochs, above 0")
+        for name in ("log_every", "valid_every", "save_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"run.{name} is {getattr(self, name)}, and must be at least 1")
         if self.patience < 0 or self.max_minutes < 0:
@@ -176,6 +204,8 @@ class Recipe:
         task: name of the task.
         run, batch, optimizer, schedule, averaging, loss: see their classes.
         seed: of weights, batches and dropout.
+        base: name of the model to start from, as for `suite.load`; "" to start from nothing.
+        tune: which weights of the base learn.
         model: fields of `ModelConfig`; the vocabulary's size may be left to the tokenizer.
         tokenizer, data: tables for the readers, which check them.
         options: the table named after the task, which checks it.
@@ -185,6 +215,8 @@ class Recipe:
     run: RunConfig
     batch: BatchConfig
     seed: int = 0
+    base: str = ""
+    tune: TuneConfig = TuneConfig()
     model: dict[str, Any] = dataclasses.field(default_factory=dict)
     tokenizer: dict[str, Any] = dataclasses.field(default_factory=dict)
     data: dict[str, Any] = dataclasses.field(default_factory=dict)

@@ -64,7 +64,7 @@ def test_overrides(file: Path, override: str, read: Any) -> None:
         ("model.d_modle=1", "unknown key 'model.d_modle'; did you mean 'model.d_model'?"),
         ("run.steps=many", "run.steps must be int, not 'many'"),
         ("run.steps=true", "run.steps must be int, not True"),
-        ("run.steps=0", "run.steps is 0, and must be at least 1"),
+        ("run.steps=0", "run needs either run.steps or run.epochs"),
         ("optimizer.kind=sgd", "optimizer.kind is 'sgd'; the choices are adamw, muon"),
         ("optimizer=1", "optimizer must be a table, not 1"),
         ("batch.tokens=5", "batch needs either batch.size"),

@@ -1,0 +1,125 @@
+"""A labelled text as one sequence: `<bos> text <cls>`, or `<bos> text <sep> second text <cls>` for a pair.
+
+Source: Radford et al. 2018, figure 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from suite.data.labelled import Labelled
+from suite.data.tokenizer import Tokenizer
+from suite.errors import CheckpointError, DataError
+from suite.training.batches import Example
+
+Text = str | tuple[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Codec:
+    """How texts become sequences for one classifier; kept in its checkpoint.
+
+    Args:
+        tokenizer: where it has no `<bos>`, `<sep>` or `<cls>`, as GPT-2's, its `<eos>` stands for them: which token is
+            read is told by length, so they need not differ.
+        labels: the classes, in the order of the head's outputs.
+        multi: whether a text may have several labels.
+        attention: "prefix" or "causal".
+        max_tokens: of a sequence.
+        temperature: that logits are divided by.
+    """
+
+    tokenizer: Tokenizer
+    labels: tuple[str, ...]
+    multi: bool = False
+    attention: str = "prefix"
+    max_tokens: int = 512
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 8:
+            raise DataError(f"a classifier that reads {self.max_tokens} tokens reads nothing; it needs at least 8")
+
+    @classmethod
+    def from_extra(cls, tokenizer: Tokenizer, extra: Mapping[str, Any], name: str) -> Codec:
+        """Read what `to_dict` wrote into a checkpoint.
+
+        Raises:
+            CheckpointError: it is not there, or not of this kind.
+        """
+        try:
+            fields = {field.name: extra[field.name] for field in dataclasses.fields(cls) if field.name in extra}
+            return cls(tokenizer, **{**fields, "labels": tuple(extra["labels"])})
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"{name} does not say which classes its head knows ({error})") from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, for a checkpoint's `extra`."""
+        plain = {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "tokenizer"
+        }
+        return {**plain, "labels": list(self.labels)}
+
+    def special(self, name: str) -> int:
+        """Id of a special token, or of what stands for it."""
+        found = self.tokenizer.specials.get(name, self.tokenizer.eos)
+        if found is None:
+            raise DataError(f"the tokenizer has neither {name} nor <eos>")
+        return found
+
+    def pieces(self, text: Text) -> list[list[int]]:
+        """The sequences that a text is read in: one, or several where it is longer than the model reads at once.
+
+        Of a pair, the longer side is cut into pieces, each beside the start of the other side.
+        """
+        first, second = (text, None) if isinstance(text, str) else text
+        ids = self.tokenizer.encode(first)
+        other = None if second is None else self.tokenizer.encode(second)
+        room = self.max_tokens - 2 - (other is not None)
+        if len(ids) + len(other or ()) <= room:
+            return [self._join(ids, other)]
+        if other is None:
+            return [self._join(piece, None) for piece in _cut(ids, room)]
+        short = min(len(ids), len(other), room // 2)
+        if len(ids) >= len(other):
+            return [self._join(piece, other[:short]) for piece in _cut(ids, room - short)]
+        return [self._join(ids[:short], piece) for piece in _cut(other, room - short)]
+
+    def _join(self, ids: list[int], other: list[int] | None) -> list[int]:
+        middle = [] if other is None else [self.special("<sep>"), *other]
+        return [self.special("<bos>"), *ids, *middle, self.special("<cls>")]
+
+    def prefix(self, tokens: Sequence[int]) -> int:
+        """How many tokens of a sequence see each other both ways."""
+        return len(tokens) if self.attention == "prefix" else 0
+
+    def target(self, record: Labelled) -> int | tuple[float, ...]:
+        """What the head should say of a record."""
+        places = [self.labels.index(label) for label in record.labels]
+        return tuple(float(place in places) for place in range(len(self.labels))) if self.multi else places[0]
+
+    def example(self, record: Labelled) -> Example:
+        """A record to learn from; of one that is too long, the first piece."""
+        tokens = self.pieces(record.text if record.pair is None else (record.text, record.pair))[0]
+        return Example(np.array(tokens, np.int32), prefix=self.prefix(tokens), label=self.target(record))
+
+    def notes(self, records: Sequence[Labelled]) -> Iterator[str]:
+        """What training leaves out of the records, one line."""
+        longer = sum(
+            len(self.pieces(record.text if record.pair is None else (record.text, record.pair))) > 1
+            for record in records
+        )
+        if longer:
+            yield f"{longer:,} of {len(records):,} texts are over {self.max_tokens} tokens; training takes their start"
+
+
+def _cut(ids: list[int], size: int) -> list[list[int]]:
+    """Pieces of nearly equal length, of at most `size`."""
+    count = -(-len(ids) // size)
+    borders = [round(place * len(ids) / count) for place in range(count + 1)]
+    return [ids[start:end] for start, end in pairwise(borders)]

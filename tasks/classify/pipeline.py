@@ -1,0 +1,413 @@
+"""`pipeline("classify")`: texts in, labels with probabilities out.
+
+Shapes: `B` rows, `T` positions, `C` labels, `D` d_model.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from suite.data.labelled import Labelled, stratified_split
+from suite.errors import ConfigError, DataError
+from suite.hub import Model, load
+from suite.model.heads import Headed, pool_last
+from suite.tasks.classify.codec import Codec, Text
+from suite.tasks.classify.metrics import fit_temperature
+from suite.training.batches import Batch, Example
+from suite.training.recipe import Recipe
+
+BATCH_TOKENS = 4096  # read at one time, padding included
+Progress = Callable[[int], object]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Classified:
+    """What a classifier says of one text.
+
+    Attributes:
+        text: as given; of a pair, the first.
+        label: the likeliest, or None where its probability is below the asked-for minimum.
+        probability: of the likeliest label.
+        scores: probability of every label, likeliest first. They sum to one, except where a text may have several
+            labels: then each stands for itself.
+        labels: those that hold: the one, or with several labels a text, all at or above the threshold.
+        pieces: in how many pieces the text was read, because it is longer than the model's context.
+    """
+
+    text: str
+    label: str | None
+    probability: float
+    scores: Mapping[str, float]
+    labels: tuple[str, ...]
+    pieces: int = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Explanation:
+    """Which tokens of a text a label's logit was sensitive to.
+
+    Attributes:
+        label: the one explained.
+        pieces: the text, cut into tokens; joined they give the text back (of a pair, the two texts one after the
+            other). A character that falls into several tokens stands with the last of them.
+        weights: gradient x input of each; above 0 it speaks for the label, to first order.
+    """
+
+    label: str
+    pieces: tuple[str, ...]
+    weights: tuple[float, ...]
+
+
+class Classifier:
+    """Labels texts with a model whose head was trained for it.
+
+    Args:
+        model: as `suite.load` gives it, with a head.
+        threshold: with several labels a text, the least probability of those that hold.
+
+    Raises:
+        DataError: the model has no head or no tokenizer.
+
+    Example:
+        >>> from suite import pipeline
+        >>> [result] = pipeline("classify")("The violin has four strings, tuned in fifths.")
+        >>> result.label in result.scores
+        True
+    """
+
+    def __init__(self, model: Model, *, threshold: float = 0.5) -> None:
+        if model.head is None or model.tokenizer is None:
+            raise DataError(
+                f"{model.name} was not trained to classify: it has no head; train one with `suite train classify`, "
+                "or name labels to choose from (--labels a,b,c)"
+            )
+        if not 0 <= threshold <= 1:
+            raise ConfigError(f"threshold is {threshold}, and must be between 0 and 1")
+        self.model, self.head, self.threshold = model, model.head, threshold
+        self.codec = Codec.from_extra(model.tokenizer, model.extra, model.name)
+        if self.head.out_features != len(self.codec.labels):
+            raise DataError(
+                f"{model.name}: the head has {self.head.out_features} outputs, for {len(self.codec.labels)} labels"
+            )
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The classes it knows."""
+        return self.codec.labels
+
+    @property
+    def multi(self) -> bool:
+        """Whether a text may have several labels."""
+        return self.codec.multi
+
+    def __call__(
+        self, texts: Text | Sequence[Text], *, min_probability: float = 0.0, progress: Progress | None = None
+    ) -> list[Classified]:
+        """Label texts.
+
+        Args:
+            texts: one or several; a pair of texts is a tuple. A text longer than the model's context is read in pieces
+                whose log-odds are averaged, each by its length.
+            min_probability: of the likeliest label; below it the label is None.
+            progress: takes the number of texts just done.
+
+        Raises:
+            ConfigError: min_probability is no probability.
+            DataError: a text is not valid Unicode.
+        """
+        given, spread = as_texts(texts), self.spread
+        if not 0 <= min_probability <= 1:
+            raise ConfigError(f"min_probability is {min_probability}, and must be between 0 and 1")
+        results = []
+        for text, (logits, pieces) in zip(given, self.logits(given, progress), strict=True):
+            odds = spread(logits / self.codec.temperature)
+            results.append(
+                classified(
+                    text, self.labels, odds.tolist(), min_probability, self.threshold if self.multi else None, pieces
+                )
+            )
+        return results
+
+    @property
+    def spread(self) -> Callable[[Tensor], Tensor]:
+        """From logits (..., C) to probabilities."""
+        return torch.sigmoid if self.multi else lambda logits: logits.softmax(dim=-1)
+
+    def logits(self, texts: Sequence[Text], progress: Progress | None = None) -> list[tuple[Tensor, int]]:
+        """Logits (C,) of each text before the temperature, and in how many pieces it was read."""
+        sequences = [(place, tokens) for place, text in enumerate(texts) for tokens in self.codec.pieces(text)]
+        left = [0] * len(texts)
+        for place, _ in sequences:
+            left[place] += 1
+        counts, sums, sizes = list(left), [torch.zeros(len(self.labels))] * len(texts), [0] * len(texts)
+        for rows in by_length([tokens for _, tokens in sequences]):
+            scores = self._scores([sequences[row][1] for row in rows])
+            done = 0
+            for row, score in zip(rows, scores, strict=True):
+                place, tokens = sequences[row]
+                sums[place] = sums[place] + score * len(tokens)
+                sizes[place] += len(tokens)
+                left[place] -= 1
+                done += left[place] == 0
+            if progress and done:
+                progress(done)
+        return [(total / size, count) for total, size, count in zip(sums, sizes, counts, strict=True)]
+
+    @torch.inference_mode()
+    def _scores(self, sequences: Sequence[Sequence[int]]) -> Tensor:
+        """(B, C) logits of some sequences, on the CPU."""
+        device = self.head.weight.device
+        tokens, lengths = pad(sequences, device)
+        prefix = lengths if self.codec.attention == "prefix" else None
+        hidden = self.model.transformer.hidden(tokens, prefix=prefix)  # (B, T, D)
+        scores: Tensor = self.head(pool_last(hidden, lengths))
+        return scores.float().cpu()
+
+    def explain(self, text: Text, label: str | None = None) -> Explanation:
+        """Which tokens a label's logit was sensitive to, by gradient x input on the token embeddings.
+
+        That shows what a small change nearby would do, to first order; it does not show why the model decided so.
+        Source: Shrikumar et al. 2016, "Not Just a Black Box".
+
+        Args:
+            text: at most the model's context.
+            label: the one to explain (None: the likeliest).
+
+        Raises:
+            DataError: the text is longer than the model reads at once, or there is no such label.
+            ConfigError: the model was prepared for inference alone.
+        """
+        sequences = self.codec.pieces(text)
+        if len(sequences) > 1:
+            raise DataError(
+                f"the text is over the {self.codec.max_tokens} tokens that can be explained at once; shorten it"
+            )
+        if label is not None and label not in self.labels:
+            raise DataError(f"no label {label!r}; there are {', '.join(self.labels)}")
+        transformer = self.model.transformer
+        if not isinstance(transformer.tokens, torch.nn.Embedding):
+            raise ConfigError("gradients need float32 weights; load the model without quantize")
+        captured: list[Tensor] = []
+
+        def watch(module: Any, arguments: Any, output: Tensor) -> Tensor:
+            captured.append(output.detach().requires_grad_())
+            return captured[0]
+
+        tokens, lengths = pad(sequences, self.head.weight.device)
+        handle = transformer.tokens.register_forward_hook(watch)
+        try:
+            with torch.enable_grad():
+                prefix = lengths if self.codec.attention == "prefix" else None
+                scores = self.head(pool_last(transformer.hidden(tokens, prefix=prefix), lengths))[0]  # (C,)
+                chosen = int(scores.argmax()) if label is None else self.labels.index(label)
+                (gradient,) = torch.autograd.grad(scores[chosen], captured[0])
+        finally:
+            handle.remove()
+        weights = (gradient * captured[0].detach()).sum(dim=-1)[0].tolist()  # T
+        decoder = self.codec.tokenizer.stream()
+        ids = sequences[0]
+        specials = set(self.codec.tokenizer.specials.values())
+        kept = [place for place, token in enumerate(ids) if token not in specials]
+        pieces = [decoder.push(ids[place]) for place in kept]
+        if kept:
+            pieces[-1] += decoder.flush()
+        return Explanation(
+            label=self.labels[chosen], pieces=tuple(pieces), weights=tuple(weights[place] for place in kept)
+        )
+
+
+class ZeroShot:
+    """Labels texts with any language model, by how much more likely each label becomes behind the text.
+
+    A label's score is its log-probability behind the text less that behind an empty text, a token: what is common
+    anyway gains nothing. Source: Holtzman et al. 2021, "Surface Form Competition" (PMI); Zhao et al. 2021.
+
+    Args:
+        model: a language model with a tokenizer.
+        labels: at least two.
+        template: with `{}` where the text goes; a label follows it, after a space.
+
+    Raises:
+        ConfigError: fewer than two labels, one twice, an empty one, or a template without `{}`.
+        DataError: the model has no tokenizer.
+    """
+
+    multi = False
+
+    def __init__(self, model: Model, *, labels: Sequence[str], template: str = "{}\n\nThis text is about") -> None:
+        names = tuple(label.strip() for label in labels)
+        if len(names) < 2 or len(set(names)) < len(names) or "" in names:
+            raise ConfigError(f"labels are {', '.join(map(repr, names))}; zero-shot needs at least two, all different")
+        if template.count("{}") != 1:
+            raise ConfigError(f"template {template!r} must have one {{}}, where the text goes")
+        if model.tokenizer is None:
+            raise DataError(f"{model.name} has no tokenizer, so it cannot read texts")
+        self.model, self.tokenizer, self.labels, self.template = model, model.tokenizer, names, template
+        self.answers = [self.tokenizer.encode(" " + name) for name in names]
+        self.prior = self._logprobs("")
+
+    def __call__(
+        self, texts: Text | Sequence[Text], *, min_probability: float = 0.0, progress: Progress | None = None
+    ) -> list[Classified]:
+        """Label texts; arguments and results as for `Classifier`. The probabilities are not calibrated."""
+        if not 0 <= min_probability <= 1:
+            raise ConfigError(f"min_probability is {min_probability}, and must be between 0 and 1")
+        results = []
+        for text in as_texts(texts):
+            if not isinstance(text, str):
+                raise DataError("zero-shot takes single texts; write a pair as one text")
+            odds = (self._logprobs(text) - self.prior).softmax(dim=-1)
+            results.append(classified(text, self.labels, odds.tolist(), min_probability, None, 1))
+            if progress:
+                progress(1)
+        return results
+
+    @torch.inference_mode()
+    def _logprobs(self, text: str) -> Tensor:
+        """(C,) mean log-probability a token of each label behind the text; a text too long loses its middle."""
+        before, after = (self.tokenizer.encode(part) if part else [] for part in self.template.split("{}"))
+        start = [] if self.tokenizer.eos is None else [self.tokenizer.eos]
+        room = self.model.config.context - len(before) - len(after) - len(start) - max(map(len, self.answers))
+        ids = self.tokenizer.encode(text)
+        if len(ids) > room:
+            ids = [*ids[: room // 2], *ids[len(ids) - (room - room // 2) :]]
+        prompt = [*start, *before, *ids, *after]
+        rows = [[*prompt, *answer] for answer in self.answers]
+        device = next(self.model.transformer.parameters()).device
+        scores = []
+        for start_row in range(0, len(rows), max(1, BATCH_TOKENS // max(map(len, rows)))):
+            part = rows[start_row : start_row + max(1, BATCH_TOKENS // max(map(len, rows)))]
+            tokens, lengths = pad(part, device)
+            hidden = self.model.transformer.hidden(tokens)  # (B, T, D)
+            for row, (length, states) in enumerate(zip(lengths.tolist(), hidden, strict=True)):
+                logprobs = self.model.transformer.logits(states[len(prompt) - 1 : length - 1]).log_softmax(dim=-1)
+                scores.append(logprobs.gather(1, tokens[row, len(prompt) : length, None]).mean())
+        return torch.stack(scores).float().cpu()
+
+
+def fine_tune(
+    texts: Sequence[Text],
+    labels: Sequence[str | Sequence[str]],
+    *,
+    base: str = "lm",
+    out: Path | str | None = None,
+    settings: Sequence[str] = (),
+    say: Callable[[str], object] = lambda line: None,
+) -> Classifier:
+    """Make a classifier of labelled texts.
+
+    Args:
+        texts: at least two; a pair of texts is a tuple.
+        labels: one a text, or a sequence of them where a text may have several.
+        base: the model to start from, as for `suite.load`.
+        out: directory of the run, to be loaded again with `suite.load` (None: kept in memory alone).
+        settings: lines that change the default recipe, such as "run.epochs=3".
+        say: takes lines on how training goes.
+
+    Raises:
+        DataError: texts and labels are not equally many, or there are fewer than two classes.
+
+    Example:
+        >>> texts = ["good", "fine film", "bad", "a poor film"] * 4
+        >>> classifier = fine_tune(texts, ["yes", "yes", "no", "no"] * 4, settings=["run.epochs=1"])  # doctest: +SKIP
+        >>> classifier("a good film").label in classifier.labels  # doctest: +SKIP
+        True
+    """
+    from suite.tasks.classify.task import Classification
+    from suite.training.fit import fit_data
+
+    if len(texts) != len(labels):
+        raise DataError(f"{len(texts)} texts came with {len(labels)} labels")
+    task = Classification()
+    recipe = Recipe.load(task.default_recipe(), [f'base="{base}"', *settings])
+    records = [
+        Labelled(
+            text=text if isinstance(text, str) else text[0],
+            pair=None if isinstance(text, str) else text[1],
+            labels=(label,) if isinstance(label, str) else tuple(label),
+            where=f"text {place}",
+        )
+        for place, (text, label) in enumerate(zip(texts, labels, strict=True))
+    ]
+    train, valid = stratified_split(records, float(recipe.data.get("held_out", 0.1)), recipe.seed)
+    data = task.prepare_records(recipe, train, valid)
+    with tempfile.TemporaryDirectory() as scratch:
+        fitted = fit_data(recipe, data, out or scratch, say=say)
+        return Classifier(load(fitted.checkpoint))
+
+
+def calibrate(model: Headed, examples: Sequence[Example]) -> dict[str, float]:
+    """The temperature that makes a trained model's probabilities honest on validation examples.
+
+    Returns:
+        {"temperature": ...}, for a checkpoint's `extra`.
+    """
+    device = model.output.weight.device
+    logits: list[Tensor] = []
+    labels: list[Tensor] = []
+    with torch.inference_mode():
+        for rows in by_length([example.tokens for example in examples]):
+            batch = Batch.collate([examples[row] for row in rows]).to(device)
+            assert batch.labels is not None
+            logits.append(model(batch.tokens, batch.lengths, batch.prefix).cpu())
+            labels.append(batch.labels.cpu())
+    return {"temperature": fit_temperature(torch.cat(logits).numpy(), torch.cat(labels).numpy())}
+
+
+def classified(
+    text: Text, labels: Sequence[str], odds: Sequence[float], least: float, threshold: float | None, pieces: int
+) -> Classified:
+    """A result from probabilities; with a threshold, several labels may hold."""
+    scores = dict(sorted(zip(labels, odds, strict=True), key=lambda item: -item[1]))
+    first, probability = next(iter(scores.items()))
+    label = first if probability >= least else None
+    hold: tuple[str, ...]
+    if threshold is None:
+        hold = () if label is None else (label,)
+    else:
+        hold = tuple(name for name, odd in scores.items() if odd >= max(threshold, least))
+    return Classified(
+        text=text if isinstance(text, str) else text[0],
+        label=label,
+        probability=probability,
+        scores=scores,
+        labels=hold,
+        pieces=pieces,
+    )
+
+
+def as_texts(texts: Text | Sequence[Text]) -> list[Text]:
+    """A list of what was given as one or several; a tuple of two strings is a pair, not two texts."""
+    if isinstance(texts, str):
+        return [texts]
+    if isinstance(texts, tuple) and len(texts) == 2:
+        first, second = texts
+        if isinstance(first, str) and isinstance(second, str):
+            return [(first, second)]
+    return list(texts)
+
+
+def by_length(sequences: Sequence[Sized]) -> Iterator[list[int]]:
+    """Places of sequences in batches of like length, the longest first, so that memory is known from the start."""
+    rows: list[int] = []
+    for place in sorted(range(len(sequences)), key=lambda place: -len(sequences[place])):
+        if rows and (len(rows) + 1) * len(sequences[rows[0]]) > BATCH_TOKENS:
+            yield rows
+            rows = []
+        rows.append(place)
+    if rows:
+        yield rows
+
+
+def pad(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Sequences side by side (B, T), padded on the right, and their lengths (B,)."""
+    rows = [torch.as_tensor(tokens, dtype=torch.long) for tokens in sequences]
+    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    return tokens.to(device), torch.tensor([len(row) for row in rows], device=device)

@@ -1,0 +1,268 @@
+"""Classification: `<bos> text <cls>`, and a head that reads the hidden state at `<cls>`.
+
+Torch is imported inside functions, so that the command line can list this task without paying for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from suite.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    import click
+
+    from suite.data.labelled import Labelled
+    from suite.data.tokenizer import Tokenizer
+    from suite.hub import Model
+    from suite.task import TrainingData
+    from suite.tasks.classify.pipeline import Classifier, ZeroShot
+    from suite.training.recipe import Recipe
+
+SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """The table `data` of a classification recipe; columns are those of `suite.data.labelled.read_labelled`.
+
+    Args:
+        train, valid: sources of labelled texts. Without `valid`, a part of `train` is held out, class by class.
+        text, label, pair: columns, guessed by their names where none are given.
+        separator: between several labels in a cell.
+        names: class names for labels that are numbers.
+        held_out: share of the training texts held out for validation.
+        limit: training texts to use, drawn at random by the seed; 0 for all.
+    """
+
+    train: list[str] = field(default_factory=list)
+    valid: list[str] = field(default_factory=list)
+    text: str | list[str] = ""
+    label: str = ""
+    pair: str = ""
+    separator: str = ""
+    names: list[str] = field(default_factory=list)
+    held_out: float = 0.1
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.held_out < 1 or self.limit < 0:
+            raise ConfigError("data.held_out must be between 0 and 1, and data.limit not negative")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerConfig:
+    """The table `tokenizer` of a classification recipe.
+
+    Args:
+        kind: "base" (the base model's), "model" (that of another model), "bpe" (trained on the training texts) or
+            "bytes".
+        model: name of that other model, as for `suite.load`.
+        vocab_size: of a trained one, special tokens included.
+    """
+
+    kind: Literal["base", "model", "bpe", "bytes"] = "base"
+    model: str = ""
+    vocab_size: int = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyConfig:
+    """The table `classify` of a recipe.
+
+    Args:
+        multi: whether a text may have several labels, or none (None: as the training data shows).
+        attention: "prefix" (all tokens of a text see each other) or "causal" (as the base was trained).
+        lm_weight: weight of the language modelling loss beside the label's. Source: Radford et al. 2018 (0.5).
+        token_dropout: share of a text's tokens that training hides, so that no single word decides.
+        max_tokens: of a text, specials included; 0 for the model's context. In training a longer text gives its start;
+            in use it is read in pieces.
+        calibrate: whether a temperature is fitted on the validation texts. Source: Guo et al. 2017.
+    """
+
+    multi: bool | None = None
+    attention: Literal["prefix", "causal"] = "prefix"
+    lm_weight: float = 0.0
+    token_dropout: float = 0.0
+    max_tokens: int = 0
+    calibrate: bool = True
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.token_dropout < 1:
+            raise ConfigError(f"classify.token_dropout is {self.token_dropout}, and must be in [0, 1)")
+        if self.lm_weight < 0 or self.max_tokens < 0:
+            raise ConfigError("classify.lm_weight and classify.max_tokens must not be negative")
+
+
+class Classification:
+    """The task `classify`."""
+
+    name = "classify"
+    summary = "label texts, with probabilities to rely on"
+
+    def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
+        """Read the recipe's labelled texts and write them as sequences."""
+        from suite.data.labelled import read_labelled, stratified_split
+        from suite.training.recipe import from_table
+
+        data = from_table(DataConfig, recipe.data, "recipe", "data.")
+        if not data.train:
+            raise ConfigError("there are no labelled texts; give them with --data or in the recipe's data.train")
+
+        def read(sources: list[str]) -> tuple[list[Labelled], list[str]]:
+            found = read_labelled(
+                sources,
+                text=data.text,
+                label=data.label,
+                pair=data.pair,
+                separator=data.separator,
+                names=data.names,
+            )
+            return found.records, found.notes
+
+        train, notes = read(data.train)
+        if data.valid:
+            valid, more = read(data.valid)
+            notes += more
+        else:
+            train, valid = stratified_split(train, data.held_out, recipe.seed)
+            notes.append(f"held out for validation: {len(valid):,} texts, class by class")
+        if data.limit:
+            train = draw(train, data.limit, recipe.seed)
+        return self.prepare_records(recipe, train, valid, notes)
+
+    def prepare_records(
+        self, recipe: Recipe, train: Sequence[Labelled], valid: Sequence[Labelled], notes: Sequence[str] = ()
+    ) -> TrainingData:
+        """What `prepare` gives, for records that are read already.
+
+        Raises:
+            DataError: fewer than two classes, or a validation label that no training text has.
+        """
+        from suite.data.labelled import check
+        from suite.task import TrainingData
+        from suite.tasks.classify.codec import Codec
+        from suite.tasks.classify.pipeline import calibrate
+        from suite.training.batches import ShuffledSource
+        from suite.training.loss import classification
+        from suite.training.recipe import from_table
+
+        options = from_table(ClassifyConfig, recipe.options, "recipe", "classify.")
+        tokenizer, context = self._tokenizer(recipe, train)
+        labels = sorted({label for record in train for label in record.labels})
+        multi = options.multi if options.multi is not None else any(len(record.labels) != 1 for record in train)
+        check_labels(labels, train, valid, multi)
+        codec = Codec(
+            tokenizer,
+            labels=tuple(labels),
+            multi=multi,
+            attention=options.attention,
+            max_tokens=min(options.max_tokens or context, context),
+        )
+        source = ShuffledSource([codec.example(record) for record in train], recipe.seed)
+        held = [codec.example(record) for record in valid]
+        return TrainingData(
+            train=source,
+            valid=held,
+            tokenizer=tokenizer,
+            vocab_size=tokenizer.vocab_size,
+            extra=codec.to_dict(),
+            outputs=len(labels),
+            loss=classification(
+                smoothing=recipe.loss.smoothing,
+                lm_weight=options.lm_weight,
+                token_dropout=options.token_dropout,
+                blank=codec.special("<pad>"),
+            ),
+            finish=(lambda model: calibrate(model, held)) if options.calibrate and held else None,
+            notes=[*notes, *check(train, valid), *codec.notes(train)],
+        )
+
+    def _tokenizer(self, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
+        """The tokenizer, and how many tokens the model reads at most."""
+        from suite.data.tokenizer import Tokenizer
+        from suite.hub import read, resolve
+        from suite.training.recipe import from_table
+
+        config = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")
+        context = int(recipe.model.get("context", 0))
+        if config.kind == "bytes":
+            return Tokenizer.bytes(SPECIALS), context
+        if config.kind == "bpe":
+            texts = (text for record in train for text in (record.text, record.pair) if text)
+            return Tokenizer.train(texts, config.vocab_size, SPECIALS), context
+        name = recipe.base if config.kind == "base" else config.model
+        if not name:
+            raise ConfigError(f'tokenizer.kind is "{config.kind}", and no model is named to take it from')
+        checkpoint = read(resolve(name))
+        if checkpoint.tokenizer is None:
+            raise DataError(f"{name} has no tokenizer, so it cannot read texts")
+        return checkpoint.tokenizer, context or checkpoint.config.context
+
+    def pipeline(self, model: Model, **options: Any) -> Classifier | ZeroShot:
+        """A callable from texts to `Classified` results; with `labels`, any language model without training."""
+        from suite.tasks.classify.pipeline import Classifier, ZeroShot
+
+        return ZeroShot(model, **options) if "labels" in options else Classifier(model, **options)
+
+    def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
+        """Accuracy, calibration and more, beside baselines; see `suite.tasks.classify.evaluate.evaluate`."""
+        from suite.tasks.classify.evaluate import evaluate
+
+        return evaluate(model, data, **options)
+
+    def run_command(self) -> click.Command:
+        """`suite run classify`."""
+        from suite.tasks.classify.cli import run
+
+        return run
+
+    def eval_command(self) -> click.Command:
+        """`suite eval classify`."""
+        from suite.tasks.classify.cli import evaluate
+
+        return evaluate
+
+    def default_recipe(self) -> Path:
+        """Fine-tunes the embedded language model on a user's own labels, in minutes on a laptop."""
+        return Path(__file__).with_name("small.toml")
+
+
+def draw(records: Sequence[Labelled], limit: int, seed: int) -> list[Labelled]:
+    """`limit` of the records at random, one of each class first so that none is lost, in their old order."""
+    import numpy as np
+
+    order = np.random.default_rng(seed).permutation(len(records)).tolist()
+    seen: set[str] = set()
+    first = []
+    for place in order:
+        if not seen.issuperset(records[place].labels):
+            first.append(place)
+            seen.update(records[place].labels)
+    chosen = dict.fromkeys([*first, *order])
+    return [records[place] for place in sorted(list(chosen)[: max(limit, len(first))])]
+
+
+def check_labels(labels: Sequence[str], train: Sequence[Labelled], valid: Sequence[Labelled], multi: bool) -> None:
+    """Raise a DataError, with the place, where labels cannot be learnt from or validated on."""
+    if len(labels) < 2:
+        raise DataError(
+            f"all training texts have the label {labels[0]!r}; a classifier needs two classes"
+            if labels
+            else "no training text has a label"
+        )
+    for record in (*train, *valid):
+        if not record.labels and not multi:
+            raise DataError(f"{record.where}: no label; with several labels a text, set classify.multi=true")
+        if len(record.labels) > 1 and not multi:
+            raise DataError(f"{record.where}: {len(record.labels)} labels; for that set classify.multi=true")
+    known = set(labels)
+    unknown = Counter(label for record in valid for label in record.labels if label not in known)
+    if unknown:
+        label, count = unknown.most_common(1)[0]
+        where = next(record.where for record in valid if label in record.labels)
+        raise DataError(f"{where}: label {label!r} ({count} validation texts) does not occur in the training texts")
