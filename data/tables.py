@@ -7,6 +7,7 @@ import csv
 import glob
 import io
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -155,6 +156,11 @@ def _suffix(file: Path) -> str:
 
 def _read_csv(file: Path, notes: Notes) -> Lines:
     content = read_text(file)
+    if "\n" not in content:
+        content = content.replace("\r", "\n")  # as old Macs ended lines
+    # Python's own writer leaves a lone carriage return without quotes, and its reader refuses it there
+    stand_in = next(sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in content)
+    content = re.sub("\r(?!\n)", stand_in, content)
     first = content.partition("\n")[0]
     delimiter = "," if "," in first else next((sign for sign in ";\t" if sign in first), ",")
     if delimiter != ",":
@@ -165,7 +171,7 @@ def _read_csv(file: Path, notes: Notes) -> Lines:
     start = 1
     try:
         for row in reader:
-            rows.append((start, row))
+            rows.append((start, [cell.replace(stand_in, "\r") for cell in row]))
             start = reader.line_num + 1
     except csv.Error as error:
         hint = "quotes open and close a field, and stand twice within it"

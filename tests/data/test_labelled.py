@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from suite.data import labelled
@@ -19,6 +19,7 @@ from suite.data.labelled import Columns, Labelled, check, read_labelled, stratif
 from suite.errors import DataError
 
 ROOT = Path(__file__).parents[2]
+CHECKS = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]  # a busy machine is no fault
 ROWS = [('A goal,\r\nin the "last" minute', "sport"), ("Prices rise\u2028 again", "money"), (" It's 3:0 ", "sport")]
 
 
@@ -91,7 +92,7 @@ def test_sample() -> None:
     assert (first.text, first.labels) == ("Was there a problem with topping up?", ("top_up_failed",))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
 @given(
     rows=st.lists(
         st.tuples(st.text(st.characters(exclude_categories=["Cs"]), max_size=12), st.sampled_from(["x", "y, z", "1"])),
@@ -99,13 +100,20 @@ def test_sample() -> None:
     ),
     end=st.sampled_from(["\r\n", "\n"]),
 )
+@example(rows=[("\r", "x"), ("a\r\n\rb\ue000", "x")], end="\n")
 def test_csv_round_trip(tmp_path: Path, rows: list[tuple[str, str]], end: str) -> None:
     """Whatever the csv module writes comes back: NUL, lone carriage returns, quotes, empty texts."""
     path = put(tmp_path / "a.csv", csv_text([("text", "label"), *rows], lineterminator=end))
     assert contents(read_labelled(path).records) == rows
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_csv_of_old_macs(tmp_path: Path) -> None:
+    """Lines that end in carriage returns alone are lines."""
+    path = put(tmp_path / "a.csv", "text,label\ra b,x\rc,y\r")
+    assert [record.where for record in read_labelled(path).records] == [f"{path}:2", f"{path}:3"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
 @given(rows=st.lists(st.text(st.sampled_from("ab\"' ,;\u2028\x85\f"), min_size=1, max_size=8), min_size=1))
 def test_tsv_quotes_swallow_nothing(tmp_path: Path, rows: list[str]) -> None:
     """SST-2 and TREC have stray quotes: a TSV file has as many records as lines, and other text stays as it is."""
@@ -162,6 +170,9 @@ def test_one_class_reads_as_the_others(tmp_path: Path) -> None:
     for sources in ([f"{path}:oos"], [f"{path}:val", f"{path}:oos"]):
         assert contents(read_labelled(sources).records)[-2:] == [("long text", "oos"), ("d", "oos")]
     assert read_labelled(f"{path}:oos").records[1].where == f"{path}:oos:2"
+    lists = {name: [[str(place), *row] for place, row in enumerate(rows)] for name, rows in lists.items()}
+    put(path, json.dumps({"val": lists["val"] + [["3", "e", "x"]], "oos": lists["oos"]}))
+    assert contents(read_labelled([f"{path}:val", f"{path}:oos"]).records)[-1] == ("d", "oos")
 
 
 @pytest.mark.parametrize(
@@ -334,7 +345,7 @@ def record(text: str, *labels: str) -> Labelled:
     return Labelled(text=text, labels=labels, where=f"a.csv:{text}")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100, deadline=None, suppress_health_check=CHECKS)
 @given(
     texts=st.lists(
         st.tuples(st.integers(0, 30), st.lists(st.sampled_from("abcd"), max_size=2, unique=True)),
