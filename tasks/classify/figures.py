@@ -1,0 +1,196 @@
+"""The classification figures of FIGURES.md: fine-tuning on published data sets, several seeds, beside a linear model.
+
+    python -m suite.tasks.classify.figures DATA --out runs/figures --only trec --only sst2
+
+DATA is a folder with ag-news/, sst2/, trec/, banking77/ and clinc150/. Each run's figures are kept in --out and not
+made twice, so a stopped session goes on where it was. Every run trains `small.toml`, with the settings of its entry.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from suite.cli.show import notice, table
+from suite.data.files import write_atomic
+from suite.data.labelled import Labelled, read_labelled, stratified_split
+from suite.hub import load
+from suite.tasks.classify import baseline, metrics
+from suite.tasks.classify.pipeline import Classifier
+from suite.tasks.classify.task import Classification, draw
+from suite.training.fit import fit_data
+from suite.training.recipe import Recipe
+
+NOTHING = (  # the embedded language model's shape and tokenizer, with weights that have learnt nothing
+    'base=""',
+    "tokenizer.kind=model",
+    "tokenizer.model=lm",
+    "model.context=512",
+    "model.d_model=320",
+    "model.n_layer=4",
+    "model.n_head=5",
+    "model.position=rotary",
+    "model.activation=relu2",
+    "model.bias=false",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Benchmark:
+    """A data set and how it is used.
+
+    Args:
+        train, test: sources under DATA; without `test`, a tenth of `train` by a fixed seed.
+        outside: sources of texts that belong to no class, for out-of-scope detection.
+        columns: for `read_labelled`; those of `test` may differ.
+        settings: of the recipe.
+    """
+
+    train: Sequence[str]
+    test: Sequence[str] = ()
+    outside: Sequence[str] = ()
+    columns: dict[str, Any] = dataclasses.field(default_factory=dict)
+    test_columns: dict[str, Any] = dataclasses.field(default_factory=dict)
+    settings: Sequence[str] = ()
+
+
+PLAIN = {"header": False}
+AG_TEST = {"header": False, "label": "1", "names": ["World", "Sports", "Business", "Sci/Tech"]}
+BENCHMARKS = {
+    "ag-news": Benchmark(
+        train=["ag-news/train_part.tsv.gz"],
+        test=["ag-news/test_first3800.csv.gz"],
+        columns={"header": False, "text": "1", "label": "2"},
+        test_columns=AG_TEST | {"text": ["2", "3"]},
+        settings=["run.epochs=4"],
+    ),
+    "sst2": Benchmark(
+        train=["sst2/train.tsv.gz"],
+        test=["sst2/dev.tsv.gz"],
+        columns=PLAIN | {"text": "1", "label": "2"},
+        settings=["run.epochs=4"],
+    ),
+    "sst2-phrases": Benchmark(
+        train=["sst2/train_phrases.tsv.gz"],
+        test=["sst2/dev.tsv.gz"],
+        columns=PLAIN | {"text": "1", "label": "2"},
+        settings=["run.epochs=2"],
+    ),
+    "trec": Benchmark(
+        train=["trec/train.tsv.gz"],
+        test=["trec/valid.tsv.gz"],
+        columns=PLAIN | {"text": "2", "label": "1"},
+        settings=["run.epochs=8"],
+    ),
+    "banking77": Benchmark(train=["banking77/train.csv.gz"], settings=["run.epochs=12"]),
+    "clinc150": Benchmark(
+        train=["clinc150/data_full_train_val.json.gz:train"],
+        test=["clinc150/data_full_train_val.json.gz:val"],
+        outside=["clinc150/data_full_train_val.json.gz:oos_train", "clinc150/data_full_train_val.json.gz:oos_val"],
+        columns={"text": "1", "label": "2"},
+        settings=["run.epochs=10"],
+    ),
+}
+
+
+def read(benchmark: Benchmark, data: Path) -> tuple[list[Labelled], list[Labelled], list[Labelled]]:
+    """Texts to train on, to test on, and outside of all classes."""
+
+    def records(sources: Sequence[str], columns: dict[str, Any]) -> list[Labelled]:
+        return read_labelled([str(data / source) for source in sources], **columns).records if sources else []
+
+    train = records(benchmark.train, benchmark.columns)
+    if not benchmark.test:
+        train, test = stratified_split(train, 0.1, seed=0)
+    else:
+        test = records(benchmark.test, benchmark.test_columns or benchmark.columns)
+    return train, test, records(benchmark.outside, benchmark.columns)
+
+
+def probabilities(classifier: Classifier, records: Sequence[Labelled]) -> metrics.Floats:
+    """(N, C) of records, columns in the order of the classifier's labels."""
+    found = classifier([record.text for record in records])
+    return np.array([[one.scores[label] for label in classifier.labels] for one in found])
+
+
+def run(
+    name: str, data: Path, out: Path, seed: int, limit: int, nothing: bool, settings: Sequence[str]
+) -> dict[str, Any]:
+    """Train and test once; figures that are there already are read."""
+    label = "-".join([name, *(["nothing"] if nothing else []), *([str(limit)] if limit else []), f"seed{seed}"])
+    kept = out / f"{label}.json"
+    if kept.exists():
+        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
+    benchmark = BENCHMARKS[name]
+    train, test, outside = read(benchmark, data)
+    if limit:
+        train = draw(train, limit, seed)
+    lines = [*benchmark.settings, *(NOTHING if nothing else ()), *settings, f"seed={seed}"]
+    task = Classification()
+    recipe = Recipe.load(task.default_recipe(), lines)
+    learn, held = stratified_split(train, 0.05 if len(train) > 2000 else 0.2, seed)
+    start = time.perf_counter()
+    fitted = fit_data(recipe, task.prepare_records(recipe, learn, held), out / label, say=notice)
+    seconds = time.perf_counter() - start
+    classifier = Classifier(load(fitted.checkpoint))
+    truth = np.array([classifier.labels.index(record.labels[0]) for record in test])
+    inside = probabilities(classifier, test)
+    linear = baseline.linear(train, test, classifier.labels, multi=False)
+    found = {
+        "benchmark": label,
+        "train": len(learn),
+        "held_out": len(held),
+        "test": len(test),
+        "steps": fitted.result.step,
+        "minutes": round(seconds / 60, 2),
+        "model": metrics.single_label(inside, truth),
+        "linear": metrics.single_label(linear.probabilities, truth),
+    }
+    if outside:
+        both = [False] * len(test) + [True] * len(outside)
+        found["model"] |= outside_figures(np.concatenate([inside, probabilities(classifier, outside)]), np.array(both))
+        other = [dataclasses.replace(record, labels=(classifier.labels[0],)) for record in outside]
+        beyond = baseline.linear(train, [*test, *other], classifier.labels, multi=False).probabilities
+        found["linear"] |= outside_figures(beyond, np.array(both))
+    write_atomic(kept, (json.dumps(found, indent=1) + "\n").encode())
+    return found
+
+
+def outside_figures(spread: metrics.Floats, outside: metrics.Bools) -> dict[str, float]:
+    """Out-of-scope AUROC by the likeliest class's probability, named for the table."""
+    return {f"outside_{key}": value for key, value in metrics.out_of_scope_auroc(spread, outside).items()}
+
+
+@click.command()
+@click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/figures"), show_default=True)
+@click.option("--only", multiple=True, type=click.Choice(list(BENCHMARKS)), help="Data sets. [default: all]")
+@click.option("--seeds", default=3, show_default=True, help="How many: 1, 2, ...")
+@click.option("--limit", default=0, help="Training texts to use, drawn by the seed. [default: all]")
+@click.option("--nothing", is_flag=True, help="From weights that have learnt nothing instead of the language model.")
+@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
+def main(
+    data: Path, out: Path, only: tuple[str, ...], seeds: int, limit: int, nothing: bool, settings: tuple[str, ...]
+) -> None:
+    """Print, for each data set, accuracy and calibration over the seeds beside tf-idf + logistic regression."""
+    rows = []
+    for name in only or BENCHMARKS:
+        runs = [run(name, data, out, seed, limit, nothing, settings) for seed in range(1, seeds + 1)]
+        keys = [key for key in ("accuracy", "macro_f1", "ece", *runs[0]["model"]) if key in runs[0]["model"]]
+        for key in dict.fromkeys(keys):
+            ours, theirs = ([found[side][key] for found in runs] for side in ("model", "linear"))
+            rows.append([name, key, f"{np.mean(ours):.4f}", f"{np.ptp(ours) / 2:.4f}", f"{np.mean(theirs):.4f}"])
+        rows.append([name, "minutes", f"{np.mean([found['minutes'] for found in runs]):.1f}", "", ""])
+    click.echo("\n".join(table(rows, "llrrr", ["data", "figure", "mean", "half the range", "tf-idf + LR"])))
+
+
+if __name__ == "__main__":
+    main()
