@@ -188,6 +188,7 @@ _END = re.compile(rf"(?:{_STOP}{_CLOSERS}(?=\s)|[。！？｡]+{_CLOSERS})")
 _FRENCH_END = re.compile(rf"(?:{_STOP}{_CLOSERS}(?:[ \u00a0\u202f]?»)?(?=\s)|[。！？｡]+{_CLOSERS})")
 _DOTTED = re.compile(r"(?<!\w)\w(?:\.-?\w)*$")  # an initial or an acronym: J, U.S, p.m
 _ORDINAL = re.compile(r"(?<!\w)(?:\d{1,3}|[IVX]{1,5})$")
+_COLUMN = re.compile(r"\||(?<=\S)(?:\t+| {3,})(?=\S)")
 _NEXT = re.compile(r"\W{0,40}")
 _WORD = re.compile(r"\w+['’]?")
 _BACK = 24  # characters before a full stop in which an abbreviation is looked for
@@ -196,8 +197,8 @@ _BACK = 24  # characters before a full stop in which an abbreviation is looked f
 def sentence_spans(text: str, language: str = "en") -> list[Span]:
     """The sentences of a text, without the whitespace, line ends, list markers and emoji between them.
 
-    A line ends a sentence, unless a paragraph's lines were broken because they were full. Where a full stop may or may
-    not end a sentence, it does not.
+    A line ends a sentence, unless a paragraph's lines were broken because they were full; so do a tab, three spaces or
+    a bar within it. Where a full stop may or may not end a sentence, it does not.
 
     Args:
         text: of any kind.
@@ -214,7 +215,7 @@ def sentence_spans(text: str, language: str = "en") -> list[Span]:
     caseless = not any(map(str.isupper, text))  # nobody who writes so marks a sentence's start
     spans = []
     for paragraph in _paragraphs(text, language):
-        for piece in _unbroken(text, paragraph):
+        for piece in (cell for whole in _unbroken(text, paragraph) for cell in _cells(text, whole)):
             start = piece.start
             for end in (*_borders(text, piece, language, caseless), piece.end):
                 span = _trim(text, start, end)
@@ -222,6 +223,15 @@ def sentence_spans(text: str, language: str = "en") -> list[Span]:
                     spans.append(span)
                 start = end
     return spans
+
+
+def _cells(text: str, piece: Span) -> Iterator[Span]:
+    """The piece as columns of a table, if it is a row of one."""
+    start = piece.start
+    for match in _COLUMN.finditer(text, piece.start, piece.end):
+        yield Span(start, match.start())
+        start = match.end()
+    yield Span(start, piece.end)
 
 
 def _borders(text: str, piece: Span, language: str, caseless: bool) -> Iterator[int]:

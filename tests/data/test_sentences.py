@@ -82,6 +82,19 @@ def test_layout_is_no_part_of_a_sentence() -> None:
     assert pieces("3. Mai 2020\n19. Jahrhundert\n4. Käse", "de") == ["3. Mai 2020", "19. Jahrhundert", "Käse"]
 
 
+def test_a_row_of_a_table_is_not_one_sentence() -> None:
+    """Its columns came out as one list of words, and the tabs were gone."""
+    assert pieces("Haus\tEin Hund.   Katze\n| a | b |\n|---|---|\n\tin") == [
+        "Haus",
+        "Ein Hund.",
+        "Katze",
+        "a",
+        "b",
+        *["---"] * 2,
+        "in",
+    ]
+
+
 def test_emoji_stay_outside() -> None:
     """Byte-level models turn an emoji that they never saw into other bytes."""
     assert pieces("👍🏽 Super! 😀 Das war ❤️ gut. 🎉\n😀", "de") == ["Super!", "Das war ❤️ gut."]

@@ -1,0 +1,40 @@
+"""How likely a model finds a translation that is given to it.
+
+Shapes: `B` rows, `T` positions, `D` d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from suite.model import Transformer
+from suite.task import Prompt
+
+
+@torch.inference_mode()
+def target_logprobs(
+    transformer: Transformer, starts: Sequence[Prompt], targets: Sequence[Sequence[int]]
+) -> list[float]:
+    """The log-probability (nats) of each target after its start, all tokens together.
+
+    Args:
+        transformer: in evaluation mode, if it has dropout.
+        starts: what the targets follow.
+        targets: ids, perhaps none.
+    """
+    rows = [[*start.tokens, *target] for start, target in zip(starts, targets, strict=True)]
+    device = transformer.norm.weight.device
+    tokens = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)  # (B, T)
+    for place, row in enumerate(rows):
+        tokens[place, : len(row)] = torch.tensor(row)
+    prefix = torch.tensor([start.prefix for start in starts], device=device)
+    hidden = transformer.hidden(tokens.to(device), prefix=prefix if prefix.any() else None)  # (B, T, D)
+    found = []
+    for place, (start, target) in enumerate(zip(starts, targets, strict=True)):
+        first = len(start.tokens) - 1  # the position that predicts the target's first token
+        scores = transformer.logits(hidden[place, first : first + len(target)]).log_softmax(dim=-1)  # (n, V)
+        ids = torch.tensor(list(target), dtype=torch.long, device=device)[:, None]
+        found.append(float(scores.gather(1, ids).double().sum()))
+    return found
