@@ -1,0 +1,146 @@
+"""Pictures of a classifier: the reliability diagram and the confusion matrix, as PNG or SVG, without a display."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from suite.data.files import write_atomic
+from suite.errors import ConfigError
+from suite.tasks.classify.metrics import Floats, Ints, Reliability
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".svg")
+BLUE, RED, GREEN, GREY = "#2f6fab", "#d1495b", "#3a9d7c", "#8a8f98"
+COUNTS_UP_TO = 20  # classes of which each cell's count can still be read
+LABELS_UP_TO = 80  # classes that can all be named at the axes
+LABEL_LENGTH = 28  # characters
+
+
+def check_format(path: Path) -> None:
+    """Raise a ConfigError unless the name ends in a picture format that can be written."""
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"{path}: a picture's name ends in {' or '.join(FORMATS)}")
+
+
+def plot_reliability(found: Reliability, path: Path, *, title: str) -> None:
+    """Draw how often predictions of each confidence are right, over how many there are.
+
+    Args:
+        found: as `metrics.reliability` gives it.
+        path: where to, .png or .svg.
+        title: what was measured; the calibration error is added.
+
+    Raises:
+        ConfigError: the name ends in something else.
+    """
+    check_format(path)
+    figure = _figure(5.4, 6.2)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    width = np.diff(found.edges)
+    accuracy, confidence = np.nan_to_num(found.accuracy), np.nan_to_num(found.confidence)
+    both, gap = np.minimum(accuracy, confidence), confidence - accuracy
+    look: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.8}
+    upper.bar(found.edges[:-1], both, width, color=BLUE, label="right", **look)
+    for sign, colour, name in ((1, RED, "gap: too sure"), (-1, GREEN, "gap: not sure enough")):
+        height = np.maximum(sign * gap, 0)
+        upper.bar(
+            found.edges[:-1], height, width, bottom=both, color=colour, alpha=0.5, hatch="///", label=name, **look
+        )
+    upper.plot([0, 1], [0, 1], "--", color="black", linewidth=1, label="calibrated")
+    upper.set(xlim=(0, 1), ylim=(0, 1), ylabel="share that is right")
+    total = int(found.count.sum())
+    means = [100 * float(np.average(values, weights=found.count)) for values in (confidence, accuracy)]
+    upper.set_title(
+        f"{title}\n{total:,} predictions, mean confidence {means[0]:.1f} %, right {means[1]:.1f} %\n"
+        f"expected calibration error {100 * found.error:.1f} %",
+        fontsize=10,
+    )
+    lower.bar(found.edges[:-1], found.count, width, color=GREY, **look)
+    lower.set(xlabel=f"confidence: the probability given, in {len(found.count)} bins", ylabel="predictions")
+    lower.yaxis.set_major_formatter(lambda count, _: f"{count:,.0f}")
+    lower.yaxis.get_major_locator().set_params(integer=True)
+    for axes in (upper, lower):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    _write(figure, path)
+
+
+def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: str) -> None:
+    """Draw how often each class is taken for each, as a share of the true class's examples.
+
+    Args:
+        matrix: (C, C) counts, the truth in rows.
+        labels: names of the C classes.
+        path: where to, .png or .svg.
+        title: what was measured.
+
+    Raises:
+        ConfigError: the name ends in something else.
+    """
+    check_format(path)
+    count = len(labels)
+    support = matrix.sum(axis=1, keepdims=True)
+    shares = np.divide(matrix, support, out=np.zeros(matrix.shape), where=support > 0)
+    cell = 0.55 if count <= COUNTS_UP_TO else 0.16 if count <= LABELS_UP_TO else 0.09  # inches
+    side = max(2.6, cell * count)
+    names = [label if len(label) <= LABEL_LENGTH else label[: LABEL_LENGTH - 1] + "…" for label in labels]
+    step = -(-count // LABELS_UP_TO)
+    font = 9 if count <= COUNTS_UP_TO else 7 if count <= LABELS_UP_TO else 6.5
+    margin = 0.4 + max(map(len, names)) * font * 0.6 / 72  # inches, for the names
+    figure = _figure(side + margin + 1.0, side + margin + 0.6)
+    axes = figure.subplots()
+    image = axes.imshow(_shade(shares), cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
+    ticks = range(0, count, step)
+    axes.set_xticks(ticks, [names[tick] for tick in ticks], rotation=90, fontsize=font)
+    axes.set_yticks(ticks, [names[tick] for tick in ticks], fontsize=font)
+    axes.set(xlabel="predicted", ylabel="true")
+    right = int(np.trace(matrix))
+    every = f"; one class in {step} is named" if step > 1 else ""
+    axes.set_title(f"{title}\n{right:,} of {int(matrix.sum()):,} right{every}")
+    axes.set_xticks(np.arange(count + 1) - 0.5, minor=True)
+    axes.set_yticks(np.arange(count + 1) - 0.5, minor=True)
+    axes.grid(which="minor", color="white", linewidth=0.8 if count <= COUNTS_UP_TO else 0.2)
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    if count <= COUNTS_UP_TO:
+        size = 9 if matrix.max() < 10_000 else 7
+        for row, column in zip(*np.nonzero(matrix), strict=True):
+            colour = "white" if shares[row, column] > 0.35 else "black"
+            axes.text(column, row, f"{matrix[row, column]:,}", ha="center", va="center", color=colour, fontsize=size)
+    bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02, shrink=0.8)
+    marks = np.array([0, 0.01, 0.05, 0.1, 0.25, 0.5, 1])
+    bar.set_ticks(_shade(marks).tolist(), labels=[f"{100 * mark:.0f} %" for mark in marks])
+    bar.set_label("of the true class")
+    bar.outline.set_visible(False)
+    _write(figure, path)
+
+
+def _shade(shares: Floats) -> Floats:
+    """How dark shares are drawn: so that few mistakes show beside many right answers, and one shows beside none."""
+    shade: Floats = np.where(shares > 0, 0.2 + 0.8 * np.sqrt(shares), 0)
+    return shade
+
+
+def _figure(width: float, height: float) -> Figure:
+    """A figure of so many inches that needs no display."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _write(figure: Figure, path: Path) -> None:
+    """Write a picture, the same bytes each time."""
+    import matplotlib
+
+    kind = path.suffix.lower()[1:]
+    metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
+    with matplotlib.rc_context({"svg.hashsalt": "suite", "svg.fonttype": "none"}):
+        write_atomic(
+            path, lambda file: figure.savefig(file, format=kind, dpi=150, bbox_inches="tight", metadata=metadata)
+        )
