@@ -127,8 +127,8 @@ class Languages:
         languages: codes of all of them.
         directions: (source, target) of each pair that was trained.
         attention: "prefix" (source and tag see each other both ways) or "causal".
-        source_limit: tokens (without `<bos>` and tags) that hardly any training source exceeded, one in a thousand; what
-            is longer is beyond what the model has learnt.
+        source_limit: tokens (without `<bos>` and tags) that hardly any training source exceeded, one in a thousand;
+            what is longer is beyond what the model has learnt.
         length_ratio: by direction, "de-en", mean and standard deviation of log(target characters / source characters)
             over the training pairs.
     """
