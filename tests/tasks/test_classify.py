@@ -1,0 +1,276 @@
+"""Classification from labelled texts to results, on models small enough to train in a test."""
+
+import csv
+import dataclasses
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+
+from suite import load, pipeline
+from suite.data.labelled import Labelled
+from suite.data.tokenizer import Tokenizer
+from suite.errors import CheckpointError, ConfigError, DataError
+from suite.hub import Model, convert
+from suite.model import ModelConfig, Transformer
+from suite.model.heads import Headed
+from suite.task import find_task
+from suite.tasks.classify.codec import Codec
+from suite.tasks.classify.pipeline import Classifier, fine_tune
+from suite.tasks.classify.task import draw
+from suite.training.batches import Batch, Example
+from suite.training.fit import fit
+from suite.training.loss import classification
+from suite.training.recipe import Recipe
+
+WORDS = {"fruit": ["apple", "pear", "plum"], "tool": ["saw", "drill", "file"], "bird": ["owl", "rook", "wren"]}
+NEW = [
+    'base=""',
+    "tokenizer.kind=bytes",
+    "model.context=48",
+    "model.d_model=32",
+    "model.n_layer=2",
+    "model.n_head=2",
+    "model.position=rotary",
+    "model.dropout=0.0",
+    "run.epochs=40",
+    "run.valid_every=1000",
+    "optimizer.lr=5e-3",
+    "batch.tokens=1024",
+    "run.least_steps=1",
+]
+
+
+def texts(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    rng = random.Random(seed)
+    rows = []
+    for _ in range(count):
+        label = rng.choice(list(WORDS))
+        rows.append((f"{rng.choice(['a', 'the', 'one'])} {rng.choice(WORDS[label])} {rng.randrange(1000)}", label))
+    return rows
+
+
+def write_csv(path: Path, rows: list[tuple[str, str]]) -> str:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("text", "label"), *rows])
+    return str(path)
+
+
+def recipe_of(source: str, *settings: str) -> Recipe:
+    return Recipe.load(find_task("classify").default_recipe(), [f"data.train=['{source}']", *NEW, *settings])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run directory with a classifier of fruit, tools and birds."""
+    folder = tmp_path_factory.mktemp("classify")
+    source = write_csv(folder / "things.csv", texts(300))
+    fit(recipe_of(source), folder / "run")
+    return folder
+
+
+def test_a_file_becomes_a_classifier(folder: Path) -> None:
+    classify = pipeline("classify", str(folder / "run"))
+    rows = texts(60, seed=1)
+    found = classify([text for text, _ in rows])
+    assert sum(one.label == label for one, (_, label) in zip(found, rows, strict=True)) >= 57
+    for one in found:
+        assert list(one.scores.values()) == sorted(one.scores.values(), reverse=True)
+        assert sum(one.scores.values()) == pytest.approx(1, abs=1e-5) and one.labels == (one.label,)
+    settings = json.loads((folder / "run" / "checkpoint" / "config.json").read_text())
+    assert settings["extra"]["labels"] == ["bird", "fruit", "tool"] and settings["extra"]["temperature"] != 1.0
+
+
+def test_a_text_does_not_depend_on_its_batch(folder: Path) -> None:
+    """Also not a long one, which is read in pieces."""
+    classify = pipeline("classify", str(folder / "run"))
+    rows = ["", "the owl 7", "a saw " * 100, "<cls><pad>", "\U0001f600"]
+    for row, together in zip(rows, classify(rows), strict=True):
+        [alone] = classify(row)
+        assert together.text == row and together.pieces == alone.pieces
+        assert together.scores == pytest.approx(alone.scores, abs=1e-4)
+    assert classify("a saw " * 100)[0].pieces == 14  # 600 bytes, 46 at a time
+
+
+def test_doubt_is_said(folder: Path) -> None:
+    classify = pipeline("classify", str(folder / "run"))
+    [unsure] = classify("the owl 7", min_probability=1.0)
+    assert unsure.label is None and unsure.labels == () and 0 < unsure.probability < 1
+    with pytest.raises(ConfigError, match=r"min_probability is 1\.5"):
+        classify("the owl 7", min_probability=1.5)
+
+
+def test_an_explanation_gives_the_text_back_and_names_the_word(folder: Path) -> None:
+    """And its weights are the gradient's: a small step along the input moves the logit by their sum."""
+    classifier = pipeline("classify", str(folder / "run"))
+    assert isinstance(classifier, Classifier)
+    explained = classifier.explain("the owl 7 \U0001f600")
+    assert explained.label == "bird" and "".join(explained.pieces) == "the owl 7 \U0001f600"
+    assert len(explained.pieces) == len(explained.weights)
+    table = classifier.model.transformer.tokens.weight
+    before = classifier.logits(["owl"])[0][0]
+    weights = sum(classifier.explain("owl", "bird").weights)
+    ids = classifier.codec.tokenizer.encode("owl")
+    with torch.no_grad():
+        table[ids] *= 1.001
+        after = classifier.logits(["owl"])[0][0]
+        table[ids] /= 1.001
+    place = classifier.labels.index("bird")
+    assert float(after[place] - before[place]) == pytest.approx(0.001 * weights, rel=0.05, abs=1e-5)
+    with pytest.raises(DataError, match="no label 'fish'"):
+        classifier.explain("owl", "fish")
+    with pytest.raises(DataError, match="over the 48 tokens"):
+        classifier.explain("owl " * 50)
+
+
+@pytest.mark.parametrize("kind", ["lora", "head"])
+def test_what_is_added_to_a_base_is_small_and_finds_it_again(folder: Path, tmp_path: Path, kind: str) -> None:
+    """The checkpoint holds the additions alone, gives what the trained model gave, and refuses another base."""
+    base = tmp_path / "base"
+    convert(folder / "run", base, to="suite")
+    settings = [
+        f"base={base}",
+        f"tune.kind={kind}",
+        "tune.rank=2",
+        "tokenizer.kind=base",
+        "run.epochs=20",
+        "optimizer.lr=1e-2",
+    ]
+    recipe = Recipe.load(find_task("classify").default_recipe(), [f"data.train=['{folder / 'things.csv'}']", *settings])
+    fitted = fit(recipe, tmp_path / "run")
+    assert (fitted.checkpoint / "model.safetensors").stat().st_size < (base / "model.safetensors").stat().st_size / 3
+    assert not (fitted.checkpoint / "tokenizer.json").exists()
+    classify = pipeline("classify", str(tmp_path / "run"))
+    assert classify("the owl 7")[0].label == "bird"
+    convert(tmp_path / "run", tmp_path / "whole", to="suite")  # merged, with its head
+    whole = pipeline("classify", str(tmp_path / "whole"))
+    assert whole("the owl 7")[0].scores == pytest.approx(classify("the owl 7")[0].scores, abs=1e-5)
+    convert(
+        fit(recipe_of(str(folder / "things.csv"), "seed=5", "run.epochs=1"), tmp_path / "other").checkpoint,
+        base,
+        to="suite",
+    )
+    with pytest.raises(CheckpointError, match="trained on another version of its base"):
+        load(tmp_path / "run")
+
+
+def test_several_labels(tmp_path: Path) -> None:
+    rows = []
+    for text, label in texts(300):
+        other, second = texts(1, seed=len(rows))[0]
+        rows.append({"text": f"{text} {other}", "labels": sorted({label, second})})
+    source = tmp_path / "several.jsonl"
+    source.write_text("\n".join(map(json.dumps, rows)))
+    fit(recipe_of(str(source), "run.epochs=50"), tmp_path / "run")
+    classify = pipeline("classify", str(tmp_path / "run"))
+    assert classify.multi
+    [both] = classify("the owl 7 a saw 5")
+    assert set(both.labels) == {"bird", "tool"} and both.scores["fruit"] < 0.5
+    [none] = pipeline("classify", str(tmp_path / "run"), threshold=1.0)("the owl 7")
+    assert none.labels == ()
+
+
+def test_three_lines(folder: Path) -> None:
+    rows = texts(200)
+    classifier = fine_tune([text for text, _ in rows], [label for _, label in rows], settings=[*NEW])
+    assert classifier("one plum 9")[0].label == "fruit"
+    with pytest.raises(DataError, match="2 texts came with 1 labels"):
+        fine_tune(["a", "b"], ["x"])
+
+
+def test_zero_shot_takes_out_what_is_common_anyway() -> None:
+    """A model that ignores its input must give even odds, however likely one label is by itself."""
+    torch.manual_seed(0)
+    config = ModelConfig(vocab_size=261, context=64, d_model=16, n_layer=1, n_head=2, position="rotary")
+    transformer = Transformer(config).eval()
+    for block in transformer.blocks:
+        torch.nn.init.zeros_(block.attention.out.weight)  # each position sees itself alone
+    model = Model(
+        transformer=transformer,
+        tokenizer=Tokenizer.bytes(("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")),
+        task="lm",
+        name="deaf",
+        directory=Path(),
+    )
+    classify = pipeline("classify", model, labels=["a", "zebra crossing"])
+    [found] = classify("any text at all, and longer than the model's context of 64 tokens, twice as long in fact")
+    assert found.scores == pytest.approx({"a": 0.5, "zebra crossing": 0.5}, abs=1e-4)
+    for labels in (["a"], ["a", "a"], ["a", " "]):
+        with pytest.raises(ConfigError, match="at least two, all different"):
+            pipeline("classify", model, labels=labels)
+    with pytest.raises(DataError, match="was not trained to classify"):
+        pipeline("classify", model)
+
+
+def codec(**choices: object) -> Codec:
+    return dataclasses.replace(
+        Codec(Tokenizer.bytes(("<eos>", "<bos>", "<sep>", "<cls>")), labels=("a", "b"), max_tokens=12), **choices
+    )
+
+
+def test_sequences() -> None:
+    """`<bos> text <cls>`; special tokens' names in a text are plain text; nothing of a long text is lost."""
+    writer = codec()
+    bos, sep, cls = (writer.tokenizer.specials[name] for name in ("<bos>", "<sep>", "<cls>"))
+    plain = writer.tokenizer.encode
+    assert writer.pieces("ab") == [[bos, *plain("ab"), cls]]
+    assert writer.pieces(("ab", "c")) == [[bos, *plain("ab"), sep, *plain("c"), cls]]
+    assert cls not in writer.pieces("<cls>")[0][1:-1]
+    long = writer.pieces("abcdefghijklmnopqrstuvwxyz")
+    assert [token for piece in long for token in piece[1:-1]] == plain("abcdefghijklmnopqrstuvwxyz")
+    assert max(map(len, long)) <= 12 and [len(piece) for piece in long] == [11, 10, 11]
+    pair = writer.pieces(("abc", "defghijklmnopqrstuvwxyz"))
+    assert all(piece[:5] == [bos, *plain("abc"), sep] and len(piece) <= 12 for piece in pair)
+    assert "".join(writer.tokenizer.decode(piece[5:-1]) for piece in pair) == "defghijklmnopqrstuvwxyz"
+
+
+def test_a_vocabulary_without_our_special_tokens_serves_too() -> None:
+    """GPT-2 has `<eos>` alone."""
+    writer = codec(tokenizer=Tokenizer.bytes(("<eos>",)))
+    eos = writer.tokenizer.eos
+    assert writer.pieces("a")[0] == [eos, *writer.tokenizer.encode("a"), eos]
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([("x", "a"), ("y", "a")], "one class|needs two classes|only one|same"),
+        ([("x", "a"), ("y", "")], "label"),
+    ],
+)
+def test_labels_that_cannot_be_learnt(tmp_path: Path, rows: list[tuple[str, str]], message: str) -> None:
+    source = write_csv(tmp_path / "bad.csv", rows * 10)
+    with pytest.raises(DataError, match=message):
+        fit(recipe_of(source), tmp_path / "run")
+
+
+def test_a_validation_label_nobody_taught(tmp_path: Path) -> None:
+    train = write_csv(tmp_path / "train.csv", texts(30))
+    valid = write_csv(tmp_path / "valid.csv", [("a carp 3", "fish")])
+    with pytest.raises(DataError, match=r"valid.csv:2: label 'fish'"):
+        fit(recipe_of(train, f"data.valid=['{valid}']"), tmp_path / "run")
+
+
+def test_few_drawn_texts_keep_every_class() -> None:
+    records = [Labelled(text=str(place), labels=("common",)) for place in range(50)]
+    records.append(Labelled(text="x", labels=("rare",)))
+    drawn = draw(records, 5, seed=3)
+    assert len(drawn) == 5 and {record.labels[0] for record in drawn} == {"common", "rare"}
+
+
+def test_losses_of_a_cut_batch_add_up() -> None:
+    """The sum and the divisor are those of the whole batch, with the language modelling loss beside the label's."""
+    torch.manual_seed(0)
+    model = Headed(Transformer(ModelConfig(vocab_size=20, context=16, d_model=16, n_layer=1, n_head=2)), 3)
+    torch.nn.init.normal_(model.output.weight)
+    examples = [Example(torch.randint(20, (size,)).numpy(), label=size % 3) for size in (4, 7, 5, 9)]
+    loss = classification(lm_weight=0.5)
+    whole, count, extras = loss(model, Batch.collate(examples))
+    parts = [loss(model, Batch.collate(examples[at : at + 2])) for at in (0, 2)]
+    assert count == sum(part[1] for part in parts) == 4
+    assert sum(part[0].item() for part in parts) == pytest.approx(whole.item(), rel=1e-5)
+    assert float(sum(part[2]["accuracy"] for part in parts)) == float(extras["accuracy"])
+    without, _, _ = classification()(model, Batch.collate(examples))
+    assert whole.item() - without.item() == pytest.approx(0.5 * 4 * 3.0, rel=0.3)  # near log 20 a row
