@@ -181,7 +181,7 @@ def fingerprint(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(untied(config, state_dict).items()):
         digest.update(name.encode())
-        digest.update(tensor.detach().float().contiguous().numpy())
+        digest.update(tensor.detach().float().contiguous().numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -182,7 +182,7 @@ def test_completion_knows_tasks_and_embedded_models(
     monkeypatch.setattr("suite.cli.options.embedded", lambda: {"lm": Path("x"), "haiku": Path("y")})
     monkeypatch.setenv("_SUITE_COMPLETE", "bash_complete")
     for line, word, found in [
-        ("suite run ", "2", "plain,lm\n"),
+        ("suite run l", "2", "plain,lm\n"),
         ("suite train l", "2", "plain,lm\nfile,l\n"),
         ("suite run lm --model ha", "4", "plain,haiku\ndir,ha\n"),
         ("suite models show l", "3", "plain,lm\ndir,l\n"),
