@@ -188,7 +188,7 @@ _END = re.compile(rf"(?:{_STOP}{_CLOSERS}(?=\s)|[。！？｡]+{_CLOSERS})")
 _FRENCH_END = re.compile(rf"(?:{_STOP}{_CLOSERS}(?:[ \u00a0\u202f]?»)?(?=\s)|[。！？｡]+{_CLOSERS})")
 _DOTTED = re.compile(r"(?<!\w)\w(?:\.-?\w)*$")  # an initial or an acronym: J, U.S, p.m
 _ORDINAL = re.compile(r"(?<!\w)(?:\d{1,3}|[IVX]{1,5})$")
-_COLUMN = re.compile(r"\||(?<=\S)(?:\t+| {3,})(?=\S)")
+_COLUMN = re.compile(r"\||(?<=\S)\t+(?=\S)")
 _NEXT = re.compile(r"\W{0,40}")
 _WORD = re.compile(r"\w+['’]?")
 _BACK = 24  # characters before a full stop in which an abbreviation is looked for
@@ -197,8 +197,8 @@ _BACK = 24  # characters before a full stop in which an abbreviation is looked f
 def sentence_spans(text: str, language: str = "en") -> list[Span]:
     """The sentences of a text, without the whitespace, line ends, list markers and emoji between them.
 
-    A line ends a sentence, unless a paragraph's lines were broken because they were full; so do a tab, three spaces or
-    a bar within it. Where a full stop may or may not end a sentence, it does not.
+    A line ends a sentence, unless a paragraph's lines were broken because they were full; so does a tab or a bar within
+    it. Where a full stop may or may not end a sentence, it does not.
 
     Args:
         text: of any kind.

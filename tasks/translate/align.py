@@ -165,7 +165,7 @@ def plot(alignments: Sequence[Alignment], path: Path) -> None:
     figure = Figure()
     known = sorted(figure.canvas.get_supported_filetypes())
     if kind not in known:
-        raise ConfigError(f"{path}: no picture can be written as {path.suffix or 'a file without suffix'}; {known}")
+        raise ConfigError(f"{path}: no picture of kind {kind!r} can be written; the kinds are {', '.join(known)}")
     shown = [one for one in alignments if one.source and one.target]
     cell, margin = 0.28, 1.6  # inches
     sizes = [cell * len(one.target) + margin for one in shown]

@@ -6,7 +6,7 @@ import math
 import re
 
 DEVIATIONS = 3.0  # of the training pairs' log ratio, from which on a length is far off
-SLACK = 5  # characters added to both lengths: "Ja" may well be "Certainly"
+SLACK = 8  # characters added to both lengths: "Ja" may well be "Certainly"
 NARROWEST = 0.1  # a deviation below it comes from too few pairs
 REPEATS = 3  # times a phrase stands in a row when it loops
 PHRASE = 10  # words of the longest phrase that is looked for

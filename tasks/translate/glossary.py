@@ -1,8 +1,9 @@
 """Terms that a translation must use.
 
-Of the best hypotheses, those that have all terms come first. Where none has, the translation is begun anew: up to the
-word that stands for the source term as the alignment has it, then the glossary's word, and from there the model goes
-on by itself. So what follows may be another sentence than before, but it is the model's own.
+Of the best hypotheses, those that have all terms, each where its source term is aligned, come first. Where none has,
+the translation is begun anew: up to the word that stands for the source term as the alignment has it, then the
+glossary's word, and from there the model goes on by itself. So what follows may be another sentence than before, but it
+is the model's own.
 """
 
 from __future__ import annotations
@@ -12,10 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from suite.errors import DataError
 
 if TYPE_CHECKING:
     from suite.tasks.translate.align import Alignment
+
+Flags = NDArray[np.bool_]
 
 PLACES = 3  # that a term is tried at
 
@@ -48,7 +54,11 @@ def contains(text: str, term: str) -> bool:
         >>> contains("Der Hund bellt.", "hund"), contains("Die Hunde bellen.", "Hund")
         (True, False)
     """
-    return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text, re.IGNORECASE) is not None
+    return _find(text, term) is not None
+
+
+def _find(text: str, term: str) -> re.Match[str] | None:
+    return re.search(rf"(?<!\w){re.escape(term)}(?!\w)", text, re.IGNORECASE)
 
 
 def wanted(glossary: Mapping[str, str], source: str) -> tuple[tuple[str, str], ...]:
@@ -59,6 +69,21 @@ def wanted(glossary: Mapping[str, str], source: str) -> tuple[tuple[str, str], .
 def missing(terms: Sequence[tuple[str, str]], text: str) -> list[tuple[str, str]]:
     """The terms whose translation a text lacks."""
     return [pair for pair in terms if not contains(text, pair[1])]
+
+
+def in_place(text: str, source: str, pair: tuple[str, str], alignment: Alignment) -> bool:
+    """Whether a translation has a term, and has it from the source's term rather than from another word."""
+    term, translation = pair
+    rows = alignment.weights[_within(text, translation, alignment.target_starts)]
+    if not len(rows):
+        return False
+    return bool(_within(source, term, alignment.source_starts)[int(rows.sum(axis=0).argmax())])
+
+
+def _within(text: str, term: str, starts: Sequence[int]) -> Flags:
+    """Which words, by where they start, belong to the first occurrence of a term."""
+    found = _find(text, term)
+    return np.array([found is not None and found.start() <= start < found.end() for start in starts], dtype=bool)
 
 
 def openings(text: str, source: str, pair: tuple[str, str], alignment: Alignment, forced: str) -> list[str]:
@@ -72,10 +97,7 @@ def openings(text: str, source: str, pair: tuple[str, str], alignment: Alignment
         forced: a start that must stay.
     """
     term, translation = pair
-    found = re.search(re.escape(term), source, re.IGNORECASE)
-    assert found is not None
-    inside = [found.start() <= start < found.end() for start in alignment.source_starts]
-    weights = alignment.weights[:, inside].sum(axis=1)  # of each target word
+    weights = alignment.weights[:, _within(source, term, alignment.source_starts)].sum(axis=1)  # of each target word
     places = [alignment.target_starts[word] for word in (-weights).argsort()[:PLACES].tolist()]
     starts = (text[:place].rstrip() for place in places)
     return [

@@ -376,9 +376,11 @@ class Translator:
 
     def _with_terms(self, job: _Job, hypotheses: list[Hypothesis], beams: int) -> list[Hypothesis]:
         """Hypotheses that have the job's terms first; where none has, the model is made to use them."""
-        complete = [one for one in hypotheses if not terms.missing(job.terms, one.text)]
-        if complete:
-            return [*complete, *(one for one in hypotheses if one not in complete)]
+        if not terms.missing(job.terms, hypotheses[0].text):
+            return hypotheses
+        for one in hypotheses[1:]:
+            if not terms.missing(job.terms, one.text) and self._in_place(job, one):
+                return [one, *(other for other in hypotheses if other != one)]
         best = hypotheses[0]
         for _ in job.terms:
             lacking = terms.missing(job.terms, best.text)
@@ -396,6 +398,12 @@ class Translator:
                 break
             best = next((one for one in better if one.finish == "stop"), better[0])
         return [best, *(one for one in hypotheses if one != best)]
+
+    def _in_place(self, job: _Job, hypothesis: Hypothesis) -> bool:
+        """Whether each term's translation comes from the term."""
+        alignment = self._alignment(job.source, hypothesis.tokens, *job.languages)
+        spelt = self.tokenizer.decode(hypothesis.tokens)
+        return all(terms.in_place(spelt, job.source, pair, alignment) for pair in job.terms)
 
     # ---- after the search
 

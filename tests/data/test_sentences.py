@@ -84,7 +84,7 @@ def test_layout_is_no_part_of_a_sentence() -> None:
 
 def test_a_row_of_a_table_is_not_one_sentence() -> None:
     """Its columns came out as one list of words, and the tabs were gone."""
-    assert pieces("Haus\tEin Hund.   Katze\n| a | b |\n|---|---|\n\tin") == [
+    assert pieces("Haus\tEin Hund.\tKatze\n| a | b |\n|---|---|\n\tin") == [
         "Haus",
         "Ein Hund.",
         "Katze",

@@ -1,0 +1,334 @@
+"""`suite run translate` and `suite eval translate`."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from suite.cli.options import json_option, load_model, model_options, prompt_text, quiet_option
+from suite.cli.show import notice, percent, table, write, write_json
+
+if TYPE_CHECKING:
+    from suite.tasks.translate.bulk import Record
+    from suite.tasks.translate.pipeline import Translation, Translator
+
+POSITIVE = click.IntRange(min=1)
+TOLD = 10  # warnings that are shown one by one
+
+beams_option = click.option(
+    "--beams", type=POSITIVE, default=5, metavar="N", help="Hypotheses kept; 1 is greedy and fastest.  [default: 5]"
+)
+penalty_option = click.option(
+    "--length-penalty", type=float, default=1.0, metavar="A", help="Above 1, longer sentences.  [default: 1]"
+)
+
+
+@click.command("translate")
+@click.argument("text", nargs=-1, metavar="[TEXT]...")
+@click.option("--file", type=click.Path(), metavar="FILE", help="Translate a file as one text; - is standard input.")
+@click.option("--from", "source", metavar="LANG", help="Language of the text.  [default: identified]")
+@click.option("--to", "target", metavar="LANG", help="Language to translate into.  [default: the only one]")
+@beams_option
+@penalty_option
+@click.option("--n-best", type=POSITIVE, default=1, metavar="N", help="Show N translations of each sentence.")
+@click.option("--prefix", default="", metavar="TEXT", help="What the translation must start with.")
+@click.option("--glossary", type=click.Path(), metavar="FILE", help="Terms: on each line one, a tab, its translation.")
+@click.option("--align", is_flag=True, help="Show which word came from which.")
+@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw that as a picture (.png, .svg, .pdf).")
+@click.option("--input", "bulk", type=click.Path(), metavar="FILE", help="Translate a .tsv, .jsonl or .txt by records.")
+@click.option("--output", type=click.Path(), metavar="FILE", help="Where their translations go.")
+@click.option("--column", metavar="C", help="Of a .tsv: number, or name in its first line.  [default: 1]")
+@click.option("--field", metavar="NAME", help="Of a .jsonl.  [default: text]")
+@model_options("translate")
+@json_option
+@quiet_option
+def run(
+    text: tuple[str, ...],
+    file: str | None,
+    source: str | None,
+    target: str | None,
+    beams: int,
+    length_penalty: float,
+    n_best: int,
+    prefix: str,
+    glossary: str | None,
+    align: bool,
+    plot: str | None,
+    bulk: str | None,
+    output: str | None,
+    column: str | None,
+    field: str | None,
+    model: str,
+    revision: str | None,
+    device: str,
+    quantize: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Translate text between languages.
+
+    TEXT is - for standard input, which is also read where it is piped. A text may be a document: line ends, blank
+    lines and list markers stay where they are. Several texts are translated one by one.
+
+    --input translates each line of a .txt, each row of a .tsv (which gets one more column) or each object of a .jsonl.
+    Give the same command again to go on with a run that stopped.
+
+    \b
+    suite run translate "Guten Morgen, wie geht es dir?" --to en
+    suite run translate --file letter.txt --from en --to fr > lettre.txt
+    suite run translate --input reviews.tsv --column 2 --output reviews.en.tsv --to en
+    """
+    if bulk is None and (output is not None or column is not None or field is not None):
+        raise click.UsageError("--output, --column and --field go with --input")
+    if bulk is not None and (text or file or as_json or align or plot or n_best > 1):
+        raise click.UsageError("--input takes no TEXT, --file, --json, --align, --plot or --n-best")
+    if bulk is not None and output is None:
+        raise click.UsageError("--input needs --output: where the translations go")
+    if n_best > beams:
+        raise click.UsageError(f"{beams} beams cannot give the {n_best} best; raise --beams")
+    if len(text) > 1 and file is not None:
+        raise click.UsageError("give the text as an argument or with --file, not both")
+    texts = [] if bulk is not None else list(text) if len(text) > 1 else [_one_text(text, file)]
+    words = None
+    if glossary is not None:
+        from suite.tasks.translate.glossary import read_glossary
+
+        words = read_glossary(Path(glossary))
+    loaded = load_model(model, revision, device, quantize)
+    from suite.tasks.translate.pipeline import Translator
+
+    translator = Translator(loaded, source=source, target=target, beams=beams, length_penalty=length_penalty)
+    if bulk is not None:
+        assert output is not None
+        columns = {"column": column or "1", "field": field or "text"}
+        _run_bulk(translator, Path(bulk), Path(output), prefix, words, columns, quiet=quiet)
+        return
+    results = translator(texts, n_best=n_best, prefix=prefix, glossary=words)
+    if plot is not None:
+        from suite.tasks.translate.align import plot as draw
+
+        draw([alignment for result in results for alignment in result.alignment], Path(plot))
+    for result in results:
+        if as_json:
+            write_json(to_json(result, align=align))
+            continue
+        if not quiet:
+            _tell(result, identified=source is None)
+        _show(result, n_best, align=align)
+
+
+def _one_text(text: tuple[str, ...], file: str | None) -> str:
+    argument = text[0] if text else None
+    if argument is None and file is None and (sys.stdin is None or sys.stdin.isatty()):
+        raise click.UsageError("there is nothing to translate: give a text, --file, or pipe one in")
+    return prompt_text(argument, file)
+
+
+def _tell(result: Translation, *, identified: bool) -> None:
+    """Say which language was taken, and what is doubtful."""
+    if identified and result.source is not None:
+        sure = "" if result.probability is None else f" (identified, {percent(result.probability)})"
+        notice(f"from {result.source}{sure} into {result.target}")
+    for warning, count in list(Counter(result.warnings).items())[:TOLD]:
+        notice(f"warning: {warning}" + (f" ({count:,} times)" if count > 1 else ""))
+    if (more := len(set(result.warnings)) - TOLD) > 0:
+        notice(f"and {more:,} other warnings, which --json shows")
+
+
+def _show(result: Translation, n_best: int, *, align: bool) -> None:
+    if n_best == 1:
+        write(result.text + "\n")
+    else:
+        for number, one in enumerate(result.sentences):
+            write("\n" if number else "")
+            rows = [[f"{each.score:.3f}", each.text] for each in (one, *one.alternatives)]
+            write("\n".join(table(rows, "rl")) + "\n")
+    if align:
+        for alignment in result.alignment:
+            rows = [[target, word, percent(weight)] for target, word, weight in alignment.pairs]
+            if rows:
+                write("\n" + "\n".join(table(rows, "llr")) + "\n")
+
+
+def to_json(result: Translation, *, align: bool) -> dict[str, Any]:
+    """A translation as plain values."""
+    sentences = []
+    for number, one in enumerate(result.sentences):
+        sentence: dict[str, Any] = {
+            "source": one.source,
+            "start": one.start,
+            "end": one.end,
+            "text": one.text,
+            "score": one.score,
+            "logprob": one.logprob,
+            "finish": one.finish,
+            "warnings": list(one.warnings),
+            "alternatives": [{"text": other.text, "score": other.score} for other in one.alternatives],
+        }
+        if align:
+            alignment = result.alignment[number]
+            sentence["alignment"] = {
+                "source": list(alignment.source),
+                "target": list(alignment.target),
+                "weights": alignment.weights.round(4).tolist(),
+            }
+        sentences.append(sentence)
+    return {
+        "source": result.source,
+        "target": result.target,
+        "probability": result.probability,
+        "source_text": result.source_text,
+        "text": result.text,
+        "score": result.score,
+        "warnings": list(result.warnings),
+        "sentences": sentences,
+    }
+
+
+def _run_bulk(
+    translator: Translator,
+    source: Path,
+    output: Path,
+    prefix: str,
+    glossary: dict[str, str] | None,
+    columns: dict[str, str],
+    *,
+    quiet: bool,
+) -> None:
+    from tqdm import tqdm
+
+    from suite.tasks.translate.bulk import translate_file
+
+    settings = {
+        "model": translator.model.name,
+        "from": translator.source,
+        "to": translator.target,
+        "beams": translator.beams,
+        "length_penalty": translator.length_penalty,
+        "prefix": prefix,
+        "glossary": glossary,
+    }
+    languages: Counter[str] = Counter()
+    doubts = 0
+    place = (0, 0)
+
+    def translate(texts: Any) -> list[Translation]:
+        results = translator(texts, prefix=prefix, glossary=glossary)
+        languages.update(result.source for result in results if result.source is not None)
+        return results
+
+    def doubt(record: Record, result: Translation) -> None:
+        nonlocal doubts
+        for warning in result.warnings:
+            doubts += 1
+            if doubts <= TOLD and not quiet:
+                tqdm.write(f"warning: line {record.place:,}: {warning}", file=click.get_text_stream("stderr"))
+
+    with tqdm(desc="translating", unit=" records", disable=True if quiet else None, leave=False) as bar:
+
+        def progress(done: int, total: int) -> None:
+            nonlocal place
+            if place == (0, 0):
+                bar.initial = done
+            place, bar.total, bar.n = (done, total), total, done
+            bar.refresh()
+
+        try:
+            now, total = translate_file(source, output, translate, settings, **columns, progress=progress, doubt=doubt)
+        except KeyboardInterrupt:
+            stopped = f"{place[0]:,} of {place[1]:,} records are done; give the same command to go on"
+            raise KeyboardInterrupt(stopped) from None
+    if quiet:
+        return
+    if now == 0 and total:
+        notice(f"{output} has all {total:,} records already; nothing was done (remove it to translate anew)")
+        return
+    before = f", {total - now:,} were done before" if total > now else ""
+    notice(f"{now:,} records translated{before}: {output}")
+    if translator.source is None and languages:
+        notice("from " + ", ".join(f"{code}: {count:,}" for code, count in languages.most_common()))
+    if doubts:
+        notice(f"{doubts:,} warnings" + (f", of which {TOLD} are shown; a .jsonl has all" if doubts > TOLD else ""))
+
+
+@click.command("translate")
+@click.argument("data", nargs=-1, required=True, metavar="DATA...")
+@click.option("--source", required=True, metavar="LANG", help="Language to translate from.")
+@click.option("--target", required=True, metavar="LANG", help="Language to translate into.")
+@click.option("--train", multiple=True, metavar="DATA", help="Pairs in which a baseline looks up the nearest sentence.")
+@click.option("--columns", nargs=2, metavar="A B", help="Of source and target: numbers in a table, names in records.")
+@beams_option
+@penalty_option
+@click.option("--batch", type=POSITIVE, default=32, metavar="N", help="Sentences side by side.  [default: 32]")
+@click.option("--limit", type=POSITIVE, metavar="N", help="Pairs, from the start.  [default: all]")
+@model_options("translate")
+@json_option
+def evaluate(
+    data: tuple[str, ...],
+    source: str,
+    target: str,
+    train: tuple[str, ...],
+    columns: tuple[str, str] | None,
+    beams: int,
+    length_penalty: float,
+    batch: int,
+    limit: int | None,
+    model: str,
+    revision: str | None,
+    device: str,
+    quantize: str,
+    as_json: bool,
+) -> None:
+    """Measure how well a model translates: BLEU and chrF, with intervals.
+
+    DATA is pairs: a .tsv, a .jsonl, two text files with a comma between, or a data set's name; en-de=FILE says which
+    side is which. Beside the model stand the source as it is and, with --train, the nearest training sentence's
+    translation.
+    """
+    from tqdm import tqdm
+
+    from suite.tasks.translate import evaluate as evaluation
+
+    loaded = load_model(model, revision, device, quantize)
+    with tqdm(desc="translating", unit=" sentences", total=limit, disable=None, leave=False) as bar:
+        found = evaluation.evaluate(
+            loaded,
+            data,
+            source=source,
+            target=target,
+            train=train,
+            columns=columns or (),
+            beams=beams,
+            length_penalty=length_penalty,
+            batch=batch,
+            limit=limit,
+            progress=bar.update,
+        )
+    if as_json:
+        write_json(found)
+        return
+    metrics = list(found["signatures"])
+    rows = [
+        [found["model"] if name == "model" else name]
+        + [f"{one[metric]['score']:.1f} [{one[metric]['low']:.1f}, {one[metric]['high']:.1f}]" for metric in metrics]
+        + [f"{one['lengths']:.2f}"]
+        for name, one in found["results"].items()
+    ]
+    notice(
+        f"{found['sentences']:,} sentences from {source} to {target} in {found['seconds']:,.1f} s "
+        f"({found['sentences_per_second']:,.1f} a second), {beams} beams"
+    )
+    for count, what in (
+        (found["left_out_empty"], "pairs have an empty side and are left out"),
+        (found["longer_than_learnt"], "sentences are longer than those the model learnt from"),
+        (found["cut_off"], "translations were cut off"),
+    ):
+        if count:
+            notice(f"{count:,} {what}")
+    click.echo("\n".join(table(rows, "l" + "r" * (len(metrics) + 1), ["", *metrics, "length"])))
+    for metric, signature in found["signatures"].items():
+        notice(f"{metric}: {signature}")
