@@ -54,7 +54,8 @@ def majority(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequen
     """Every example is of the commonest class, with the shares of the training data as probabilities.
 
     Args:
-        train, test: records whose labels are all among `labels`.
+        train: records whose labels are all among `labels`.
+        test: records whose texts alone are looked at.
         labels: the classes, in the order of their columns.
         multi: whether a record may have any number of labels; a share is then of the records, not of the labels.
 
@@ -75,7 +76,8 @@ def linear(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequence
     texts of a pair have features of their own.
 
     Args:
-        train, test: records whose labels are all among `labels`.
+        train: records whose labels are all among `labels`.
+        test: records whose texts alone are looked at.
         labels: the classes, in the order of their columns.
         multi: whether a record may have any number of labels.
 

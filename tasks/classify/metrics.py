@@ -74,18 +74,20 @@ def class_scores(predicted: Bools, truth: Bools) -> ClassScores:
     )
 
 
-def confusion_matrix(predicted: Ints, truth: Ints, count: int) -> Ints:
+def confusion_matrix(predicted: Ints, truth: Bools) -> Ints:
     """How often each class (row) is taken for each (column).
 
     Args:
-        predicted, truth: (N,) columns.
-        count: C.
+        predicted: (N,) columns, the likeliest class of each example.
+        truth: (N, C). Where several classes are right, naming one of them counts for that one alone, and naming none
+            of them against each.
 
     Returns:
         (C, C) examples.
     """
-    matrix = np.zeros((count, count), dtype=np.int64)
-    np.add.at(matrix, (truth, predicted), 1)
+    named = indicators(predicted, truth.shape[1])
+    judged = np.where((named & truth).any(axis=1, keepdims=True), named, truth)  # (N, C)
+    matrix: Ints = judged.T.astype(np.int64) @ named
     return matrix
 
 

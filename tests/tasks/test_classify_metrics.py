@@ -45,9 +45,14 @@ def test_a_class_without_examples_or_predictions_has_no_score_and_lowers_no_mean
 
 def test_confusion_has_the_truth_in_its_rows() -> None:
     """Transposed, it tells the opposite of every mistake."""
-    found = metrics.confusion_matrix(PREDICTED, TRUTH, 5)
+    found = metrics.confusion_matrix(PREDICTED, metrics.indicators(TRUTH, 5))
     np.testing.assert_array_equal(found, reference.confusion_matrix(TRUTH, PREDICTED))
-    assert metrics.confusion_matrix(np.array([1, 1]), np.array([0, 0]), 2).tolist() == [[0, 2], [0, 0]]
+    assert metrics.confusion_matrix(np.array([1, 1]), np.array([[True, False]] * 2)).tolist() == [[0, 2], [0, 0]]
+
+
+def test_one_of_several_right_classes_is_no_confusion() -> None:
+    truth = np.array([[True, True, False], [True, True, False], [False, False, False]])
+    assert metrics.confusion_matrix(np.array([1, 2, 0]), truth).tolist() == [[0, 0, 1], [0, 1, 1], [0, 0, 0]]
 
 
 def test_most_confused_pairs_leave_out_what_was_right() -> None:

@@ -1,0 +1,355 @@
+"""Labels for whole files: a record in, the same record with its label out, in a memory that does not grow."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+import sys
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+from suite.data.documents import check_surrogates
+from suite.data.files import write_atomic
+from suite.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from suite.tasks.classify.pipeline import Classified, Classifier, ZeroShot
+
+RECORDS, CHARACTERS = 512, 1 << 20  # at most at a time
+FIELD_LIMIT = 1 << 30  # characters; the csv module's own limit of 131,072 is shorter than some texts
+LONE = "\ufdd0"  # Unicode will never make it a character; stands for a carriage return within a CSV field
+KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "txt"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What became of the records.
+
+    Attributes:
+        records: in all; each has its line in the output.
+        empty: those without text, which have no label and no probability.
+        unsure: those without a label because none is probable enough.
+        in_pieces: those longer than the model reads at once.
+        columns: names of what was added.
+    """
+
+    records: int
+    empty: int
+    unsure: int
+    in_pieces: int
+    columns: tuple[str, ...]
+
+
+class _Row(NamedTuple):
+    """A record: fields of a table, or a JSON object."""
+
+    where: str
+    fields: list[str] | dict[str, Any]
+    text: str
+    pair: str | None
+
+
+class _Input(NamedTuple):
+    """A file that is being read. `names` are its columns; None where it does not name them."""
+
+    kind: str
+    names: list[str] | None
+    rows: Iterator[_Row]
+    delimiter: str = "\t"
+    end: str = "\n"
+
+
+def classify_file(
+    classifier: Classifier | ZeroShot,
+    source: Path | None = None,
+    output: Path | None = None,
+    *,
+    column: str = "text",
+    pair: str = "",
+    min_probability: float = 0.0,
+    as_json: bool = False,
+    progress: Callable[[int, int], object] = lambda records, size: None,
+) -> Summary:
+    """Label every record of a file.
+
+    Tables and JSON objects keep what they have and get a `label` and a `probability`, from a classifier of several
+    labels also `labels`, a JSON list; where such a column is there already, the new ones begin with `predicted_`. A
+    text a line becomes label, probability and text, with tabs between. The label of an unsure record is empty, and of
+    a record without text the probability too.
+
+    Args:
+        classifier: what labels the texts.
+        source: a .csv, .tsv, .jsonl or .txt (a text a line) file, perhaps with .gz (None: standard input, a text a
+            line).
+        output: a .csv, .tsv, .jsonl or .txt file, which appears when all is done (None: standard output, in the
+            format of the input).
+        column: with the text: a name, which is in the first line of a table, or the number of a column from 1 in a
+            table without names.
+        pair: column with the second text.
+        min_probability: below it a record is unsure.
+        as_json: write JSON lines to standard output.
+        progress: called with the records just done, and how many bytes of the source are read.
+
+    Raises:
+        DataError: the input cannot be read, lacks the column, or does not fit the output's format.
+        ConfigError: a file's format is not one of these.
+    """
+    kind = "txt" if source is None else _kind(source)
+    written = _kind(output) if output is not None else "jsonl" if as_json else kind
+    if output is not None and output.suffix == ".gz":
+        raise ConfigError(f"{output}: results are written as they are, not gzipped; leave out .gz")
+    if written != "jsonl" and kind == "jsonl":
+        raise ConfigError(f"{output}: JSON objects need not have the same fields; name a .jsonl file to write to")
+    if written == "txt" and kind != "txt":
+        raise ConfigError(f"{output}: a table's columns do not fit lines of text; name a .csv, .tsv or .jsonl file")
+    typed = source is None and sys.stdin.isatty()
+    done: list[Summary] = []
+
+    def write(file: IO[str]) -> None:
+        with nullcontext(sys.stdin.buffer) if source is None else source.open("rb") as stream:
+            zipped = source is not None and source.suffix == ".gz"
+            name = "standard input" if source is None else str(source)
+            found = _read(gzip.GzipFile(fileobj=stream) if zipped else stream, name, kind, column, pair)
+            summary = _label(
+                classifier,
+                found,
+                written,
+                file,
+                min_probability,
+                most=1 if typed else RECORDS,
+                progress=lambda count: progress(count, 0 if source is None else stream.tell()),
+            )
+        done.append(summary)
+
+    def fill(path: Path) -> None:
+        with path.open("w", encoding="utf-8", newline="") as file:
+            write(file)
+
+    if output is None:
+        write(sys.stdout)
+    else:
+        write_atomic(output, fill)
+    return done[0]
+
+
+def _kind(path: Path) -> str:
+    suffix = Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower()
+    if suffix not in KINDS:
+        raise ConfigError(f"{path}: the name must end in one of {', '.join(KINDS)}")
+    return KINDS[suffix]
+
+
+# ---- reading
+
+
+def _read(stream: Any, name: str, kind: str, column: str, pair: str) -> _Input:
+    lines = _lines(stream, name)
+    if kind == "txt":
+        texts = (_Row(f"{name}:{number}", [line], line, None) for number, line in enumerate(map(_bare, lines), 1))
+        return _Input(kind, ["text"], texts)
+    if kind == "jsonl":
+        return _Input(kind, None, _objects(lines, name, column, pair))
+    first = next(lines, "")
+    if not first:
+        raise DataError(f"{name}: no rows")
+    delimiter = "\t" if kind == "tsv" else next((sign for sign in ",;\t" if sign in first), ",")
+    end = "\r\n" if first.endswith("\r\n") else "\n"
+    table = _tab_rows if kind == "tsv" else _csv_rows
+    rows = table(chain([first], lines), name, delimiter)
+    if column.isdecimal():
+        return _Input(kind, None, _table(rows, name, None, column, pair), delimiter, end)
+    names = [cell.strip() for cell in next(rows)[1]]
+    for wanted in filter(None, (column, pair)):  # before anything is written
+        _cell(names, names, wanted, name)
+    return _Input(kind, names, _table(rows, name, names, column, pair), delimiter, end)
+
+
+def _lines(stream: Any, name: str) -> Iterator[str]:
+    """Lines with their ends, without a byte order mark."""
+    number = 0
+    try:
+        for number, line in enumerate(stream, 1):
+            text: str = line.decode()
+            yield text.removeprefix("\ufeff") if number == 1 else text
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        raise DataError(f"{name}:{number}: not UTF-8, byte {byte:#04x} at {error.start}; convert it") from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"{name}: damaged after line {number} ({error})") from None
+
+
+def _bare(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _tab_rows(lines: Iterator[str], name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    return ((number, _bare(line).split(delimiter)) for number, line in enumerate(lines, 1))
+
+
+def _csv_rows(lines: Iterator[str], name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    # Python's own writer may leave a lone carriage return without quotes, and its reader refuses it there
+    reader = csv.reader((re.sub("\r(?!\n)", LONE, line) for line in lines), delimiter=delimiter, strict=True)
+    limit = csv.field_size_limit(FIELD_LIMIT)
+    start = 1
+    try:
+        for row in reader:
+            yield start, [cell.replace(LONE, "\r") for cell in row]
+            start = reader.line_num + 1
+    except csv.Error as error:
+        hint = "quotes open and close a field, and stand twice within it"
+        raise DataError(f"{name}:{start}: not CSV ({error}); {hint}") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def _table(
+    rows: Iterator[tuple[int, list[str]]], name: str, names: list[str] | None, column: str, pair: str
+) -> Iterator[_Row]:
+    width = 0 if names is None else len(names)
+    for number, row in rows:
+        width = width or len(row)
+        if row in ([], [""]):  # a blank line is a record without text, so that the output has as many
+            row = [""] * width
+        if len(row) != width:
+            raise DataError(f"{name}:{number}: {len(row)} fields, where the first line has {width}")
+        text, other = (_cell(row, names, wanted, name) if wanted else None for wanted in (column, pair))
+        yield _Row(f"{name}:{number}", row, text or "", other)
+
+
+def _cell(row: list[str], names: list[str] | None, column: str, name: str) -> str:
+    if names is not None and column in names:
+        return row[names.index(column)]
+    if names is None and column.isdecimal() and 1 <= int(column) <= len(row):
+        return row[int(column) - 1]
+    there = f"there are {', '.join(names)[:300]}" if names is not None else f"there are {len(row)}, without names"
+    raise DataError(f"{name}: no column {column!r}; {there}")
+
+
+def _objects(lines: Iterator[str], name: str, column: str, pair: str) -> Iterator[_Row]:
+    for number, line in enumerate(lines, 1):
+        where = f"{name}:{number}"
+        if not line.strip():  # not a record; every record still has its line
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
+        text, other = (_value(record, wanted, where) if wanted else None for wanted in (column, pair))
+        yield _Row(where, record, text or "", other)
+
+
+def _value(record: Mapping[str, Any], column: str, where: str) -> str:
+    if column not in record:
+        raise DataError(f"{where}: no column {column!r}; there are {', '.join(record)[:300] or 'none'}")
+    value = record[column]
+    if value is None:  # no text, as an empty one
+        return ""
+    if not isinstance(value, str):
+        raise DataError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
+    check_surrogates(value, where)
+    return value
+
+
+# ---- labelling and writing
+
+
+def _label(
+    classifier: Classifier | ZeroShot,
+    found: _Input,
+    written: str,
+    file: IO[str],
+    min_probability: float,
+    *,
+    most: int,
+    progress: Callable[[int], object],
+) -> Summary:
+    added: tuple[str, ...] = ()
+    if found.kind != "jsonl":
+        added = _added(found.names or (), classifier.multi, "the first line")
+        if found.names is not None and written in ("csv", "tsv"):
+            file.write(_line([*found.names, *added], written, found))
+    records = empty = unsure = in_pieces = 0
+    for chunk in _chunks(found.rows, most):
+        added = added or _added(chunk[0].fields, classifier.multi, chunk[0].where)
+        asked = [row for row in chunk if row.text.strip()]
+        texts = [row.text if row.pair is None else (row.text, row.pair) for row in asked]
+        answers = iter(classifier(texts, min_probability=min_probability) if texts else [])
+        for row in chunk:
+            answer = next(answers) if row.text.strip() else None
+            empty += answer is None
+            unsure += answer is not None and answer.label is None
+            in_pieces += answer is not None and answer.pieces > 1
+            file.write(_result(row, answer, added, written, found))
+        file.flush()
+        records += len(chunk)
+        progress(len(chunk))
+    return Summary(records=records, empty=empty, unsure=unsure, in_pieces=in_pieces, columns=added)
+
+
+def _chunks(rows: Iterator[_Row], most: int) -> Iterator[list[_Row]]:
+    """Records that are labelled together."""
+    chunk: list[_Row] = []
+    size = 0
+    for row in rows:
+        chunk.append(row)
+        size += len(row.text) + len(row.pair or "")
+        if len(chunk) >= most or size >= CHARACTERS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+def _added(there: Collection[str], multi: bool, where: str) -> tuple[str, ...]:
+    """Names of the new columns, none of which is there already."""
+    names = ("label", "probability", *(["labels"] if multi else []))
+    if not any(name in there for name in names):
+        return names
+    names = tuple(f"predicted_{name}" for name in names)
+    if taken := [name for name in names if name in there]:
+        raise DataError(f"{where}: there is a column {taken[0]!r} already; rename it or take it out")
+    return names
+
+
+def _result(row: _Row, answer: Classified | None, added: tuple[str, ...], written: str, found: _Input) -> str:
+    """The line that a record becomes, with its end."""
+    label = None if answer is None else answer.label
+    odds = None if answer is None else round(answer.probability, 6)
+    labels = [] if answer is None else list(answer.labels)
+    if written == "jsonl":
+        names = found.names or [str(place) for place, _ in enumerate(row.fields, 1)]
+        record = row.fields if isinstance(row.fields, dict) else dict(zip(names, row.fields, strict=True))
+        if taken := [name for name in added if name in record]:
+            raise DataError(f"{row.where}: there is a column {taken[0]!r}, which the first record lacks; rename it")
+        new = dict(zip(added, (label, odds, labels), strict=False))
+        return json.dumps({**record, **new}, ensure_ascii=False) + "\n"
+    cells = [label or "", "" if odds is None else f"{odds:.6f}", json.dumps(labels, ensure_ascii=False)][: len(added)]
+    if written == "txt":
+        return "\t".join([*cells, row.text]) + "\n"
+    return _line([*row.fields, *cells], written, found)
+
+
+def _line(cells: list[str], written: str, found: _Input) -> str:
+    """A row of a table."""
+    if written == "csv":
+        delimiter = found.delimiter if found.kind == "csv" else ","
+        risky = (delimiter, '"', "\r", "\n")
+        quoted = [
+            '"' + cell.replace('"', '""') + '"' if any(sign in cell for sign in risky) else cell for cell in cells
+        ]
+        return delimiter.join(quoted) + found.end
+    for cell in cells:
+        if any(sign in cell for sign in "\t\r\n"):
+            raise DataError(
+                f"{cell[:60]!r} does not fit a .tsv file, whose fields hold no tab or line end; write a .csv"
+            )
+    return "\t".join(cells) + found.end
