@@ -87,7 +87,7 @@ BENCHMARKS = {
         train=["trec/train.tsv.gz"],
         test=["trec/valid.tsv.gz"],
         columns=PLAIN | {"text": "2", "label": "1"},
-        settings=["run.epochs=8"],
+        settings=["run.epochs=12"],
     ),
     "banking77": Benchmark(train=["banking77/train.csv.gz"], settings=["run.epochs=12"]),
     "clinc150": Benchmark(
