@@ -33,7 +33,7 @@ class _Watched:
         columns = torch.eye(keys.shape[2], dtype=values.dtype, device=values.device)  # (T, T)
         # as many at a time as a head is wide, so that the kernel meets the shapes it is made for
         pieces = []
-        for part in columns.split(values.shape[3], dim=1):  # (T, E)
+        for part in torch.split(columns, values.shape[3], dim=1):  # (T, E)
             padded = torch.nn.functional.pad(part, (0, values.shape[3] - part.shape[1]))
             as_values = padded.expand(*values.shape)  # (B, K, T, E)
             mixed = self.view.attend(queries, keys, as_values, *rest, **options)  # (B, H, T, E)

@@ -17,10 +17,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from suite.data.tokenizer import Tokenizer
 from suite.errors import ConfigError
@@ -134,11 +136,12 @@ def _one_way(
 ) -> tuple[Words, Words, Matrix]:
     """Words of both sides, and (T, S) the attention of target words on source words; rows sum to 1."""
     source, target = find_words(tokenizer, start.tokens[2:-1]), find_words(tokenizer, tokens)
-    device = transformer.norm.weight.device
+    weight = transformer.norm.weight
+    assert isinstance(weight, Tensor)
     first, last = len(start.tokens) - 1, len(start.tokens) - 1 + len(tokens)
     layers = {0, transformer.config.n_layer - 1}
     maps = attention_maps(
-        transformer, torch.tensor([*start.tokens, *tokens], device=device), prefix=start.prefix, layers=layers
+        transformer, torch.tensor([*start.tokens, *tokens], device=weight.device), prefix=start.prefix, layers=layers
     )
     mean = torch.stack([weights.mean(dim=0) for weights in maps]).mean(dim=0)
     rows = mean[first:last, 2 : len(start.tokens) - 1].double().cpu().numpy()  # without <bos> and tags
@@ -171,7 +174,7 @@ def plot(alignments: Sequence[Alignment], path: Path) -> None:
     sizes = [cell * len(one.target) + margin for one in shown]
     width = cell * max((len(one.source) for one in shown), default=1) + margin
     figure.set_size_inches(max(3.0, width), max(1.0, sum(sizes)))
-    panels = figure.subplots(len(shown), 1, squeeze=False, height_ratios=sizes)[:, 0] if shown else []
+    panels: list[Any] = list(figure.subplots(len(shown), 1, squeeze=False, height_ratios=sizes)[:, 0]) if shown else []
     for panel, one in zip(panels, shown, strict=True):
         panel.imshow(one.weights, cmap="Blues", vmin=0, vmax=1)
         # words are no formulas, even with dollar signs

@@ -161,8 +161,7 @@ def translate_file(
     total = len(found.records)
     part = output.with_name(output.name + ".part")
     if output.exists():
-        lines = read_bytes(output).count(b"\n") - bool(found.head)
-        if lines != total:
+        if read_bytes(output).count(b"\n") - bool(found.head) != total:
             raise DataError(f"{output} exists and is not the result of {source}: remove it, or name another file")
         part.unlink(missing_ok=True)
         return 0, total

@@ -145,7 +145,8 @@ def _show(result: Translation, n_best: int, *, align: bool) -> None:
     else:
         for number, one in enumerate(result.sentences):
             write("\n" if number else "")
-            rows = [[f"{each.score:.3f}", each.text] for each in (one, *one.alternatives)]
+            choices = [(one.score, one.text), *((other.score, other.text) for other in one.alternatives)]
+            rows = [[f"{score:.3f}", choice] for score, choice in choices]
             write("\n".join(table(rows, "rl")) + "\n")
     if align:
         for alignment in result.alignment:
@@ -214,7 +215,7 @@ def _run_bulk(
     }
     languages: Counter[str] = Counter()
     doubts = 0
-    place = (0, 0)
+    bar: Any = tqdm(desc="translating", unit=" records", disable=True if quiet else None, leave=False)
 
     def translate(texts: Any) -> list[Translation]:
         results = translator(texts, prefix=prefix, glossary=glossary)
@@ -226,22 +227,20 @@ def _run_bulk(
         for warning in result.warnings:
             doubts += 1
             if doubts <= TOLD and not quiet:
-                tqdm.write(f"warning: line {record.place:,}: {warning}", file=click.get_text_stream("stderr"))
+                bar.write(f"warning: line {record.place:,}: {warning}", file=sys.stderr)
 
-    with tqdm(desc="translating", unit=" records", disable=True if quiet else None, leave=False) as bar:
+    def progress(done: int, total: int) -> None:
+        if bar.total is None:
+            bar.initial = done  # what an earlier run did tells nothing about the speed of this one
+        bar.n, bar.total = done, total
+        bar.refresh()
 
-        def progress(done: int, total: int) -> None:
-            nonlocal place
-            if place == (0, 0):
-                bar.initial = done
-            place, bar.total, bar.n = (done, total), total, done
-            bar.refresh()
-
+    with bar:
         try:
             now, total = translate_file(source, output, translate, settings, **columns, progress=progress, doubt=doubt)
         except KeyboardInterrupt:
-            stopped = f"{place[0]:,} of {place[1]:,} records are done; give the same command to go on"
-            raise KeyboardInterrupt(stopped) from None
+            done = f"{bar.n:,} of {bar.total:,} records are done" if bar.total is not None else "stopped"
+            raise KeyboardInterrupt(f"{done}; give the same command to go on") from None
     if quiet:
         return
     if now == 0 and total:

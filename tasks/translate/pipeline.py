@@ -248,7 +248,9 @@ class Translator:
         if letters >= SURE_LETTERS and share >= SURE and not same_language(code, source):
             doubt = "" if given else f", which {self.model.name} cannot translate into {target}"
             warnings.append(f"the text looks like {code} ({share:.0%}){doubt}; it was translated from {source}")
-        spans, jobs, notes = [], [], []
+        spans: list[Span] = []
+        jobs: list[_Job] = []
+        notes: list[str | None] = []
         for span, note in self._segments(text, source):
             spans.append(span)
             notes.append(note)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
+from torch import Tensor
 
 from suite.model import Transformer
 from suite.task import Prompt
@@ -25,7 +26,9 @@ def target_logprobs(
         targets: ids, perhaps none.
     """
     rows = [[*start.tokens, *target] for start, target in zip(starts, targets, strict=True)]
-    device = transformer.norm.weight.device
+    weight = transformer.norm.weight
+    assert isinstance(weight, Tensor)
+    device = weight.device
     tokens = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.long)  # (B, T)
     for place, row in enumerate(rows):
         tokens[place, : len(row)] = torch.tensor(row)

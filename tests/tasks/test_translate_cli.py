@@ -1,0 +1,327 @@
+"""`suite run translate` and `suite eval translate`: what is typed, piped, interrupted or broken."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from suite import pipeline
+from suite.cli.main import main
+from suite.tasks.translate import bulk
+from suite.tasks.translate.pipeline import Translation, Translator
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> None:
+    """Pipe bytes into standard input, or make it a terminal."""
+    stream = io.TextIOWrapper(io.BytesIO(content or b""))
+    monkeypatch.setattr(stream, "isatty", lambda: content is None)
+    monkeypatch.setattr(sys, "stdin", stream)
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin(monkeypatch, None)
+
+
+def result(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """What a command that must succeed writes to stdout."""
+    assert main(arguments) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["run", "translate", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("suite: error: ") and err.count("\n") <= 2
+    return err
+
+
+# ---- results
+
+
+def test_the_command_is_the_pipeline(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    text = "der Hund sieht. Katze liebt Haus."
+    [expected] = pipeline("translate", words, target="en", beams=3)(text, n_best=2)
+    options = ["--to", "en", "--beams", "3", "--model", words]
+    found = json.loads(result(capsys, "run", "translate", text, "--n-best", "2", "--json", "--align", *options))
+    assert (found["text"], found["source"], found["target"]) == (expected.text, "de", "en")
+    assert found["score"] == pytest.approx(expected.score) and found["probability"] == pytest.approx(
+        expected.probability
+    )
+    assert [one["score"] for one in found["sentences"]] == pytest.approx([one.score for one in expected.sentences])
+    assert [text[one["start"] : one["end"]] for one in found["sentences"]] == ["der Hund sieht.", "Katze liebt Haus."]
+    assert len(found["sentences"][0]["alternatives"]) == 1
+    assert found["sentences"][0]["alignment"]["source"] == ["der", "Hund", "sieht", "."]
+    assert result(capsys, "run", "translate", text, "-q", *options) == expected.text + "\n"
+
+
+def test_a_text_comes_from_a_file_or_a_pipe(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = "1. der Hund.\r\n\r\n- Katze. 😀\n".encode()
+    file = tmp_path / "text.txt"
+    file.write_bytes(b"\xef\xbb\xbf" + content)
+    options = ["--from", "de", "--to", "en", "--model", words]
+    expected = "1. the dog.\r\n\r\n- cat. 😀\n"
+    assert result(capsys, "run", "translate", "--file", str(file), *options) == expected
+    for arguments in ([], ["-"], ["--file", "-"]):
+        stdin(monkeypatch, content)
+        assert result(capsys, "run", "translate", *arguments, *options) == expected
+    stdin(monkeypatch, b"")
+    assert result(capsys, "run", "translate", *options) == "\n"
+
+
+def test_the_language_taken_is_told_apart_from_the_result(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--to", "en", "--model", words]
+    assert main(["run", "translate", "der Hund sieht der Katze und Haus.", "le chien voit.", *options]) == 0
+    out, err = capsys.readouterr()
+    assert out.count("\n") == 2 and "from de (identified, " in err and "from fr (identified, " in err
+    for silent in (["--from", "de"], ["-q"], ["--json"]):
+        assert main(["run", "translate", "der Hund.", *silent, *options]) == 0
+        assert capsys.readouterr().err == ""
+
+
+def test_warnings_are_told(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    english = "The weather has been quite awful for the whole week."
+    assert main(["run", "translate", english, "--from", "de", "--to", "en", "--model", words]) == 0
+    assert "warning: the text looks like en" in capsys.readouterr().err
+    many = "der Hund sieht Katze " * 100
+    assert main(["run", "translate", many, "--from", "de", "--to", "en", "--model", words]) == 0
+    err = capsys.readouterr().err
+    assert "parts" in err and err.count("\n") < 15, "hundreds of lines for one text hide what they say"
+
+
+def test_alternatives_and_alignment_are_shown(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--from", "de", "--to", "en", "--model", words]
+    lines = result(capsys, "run", "translate", "der Hund. Katze.", "--n-best", "2", *options).splitlines()
+    assert len(lines) == 5 and lines[0].endswith("  the dog.") and lines[2] == ""
+    picture = tmp_path / "a.svg"
+    out = result(capsys, "run", "translate", "der Hund.", "--align", "--plot", str(picture), *options)
+    assert out.startswith("the dog.\n\nthe  der") and "dog  Hund" in out
+    assert "<svg" in picture.read_text()
+
+
+def test_forced_words(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    glossary = tmp_path / "terms.tsv"
+    glossary.write_text("Hund\tbird\n")
+    options = ["--from", "de", "--to", "en", "--model", words]
+    assert "bird" in result(capsys, "run", "translate", "der Hund sieht.", "--glossary", str(glossary), *options)
+    assert result(capsys, "run", "translate", "der Hund.", "--prefix", "house", *options).startswith("house")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["a", "--to", "es"], "does not know the language 'es'; there is de, en, fr"),
+        (["a", "--from", "xx", "--to", "en"], "does not know the language 'xx'"),
+        (["a", "--from", "en", "--to", "fr"], "it was for de into en, en into de, fr into en"),
+        (["a", "--from", "de", "--to", "de"], "not trained to translate from de into de"),
+        (["a\udcff", "--to", "en"], "lone surrogate"),
+        (["--to", "en"], "nothing to translate"),
+        (["a", "--file", "b", "--to", "en"], "not both"),
+        (["a", "b", "--file", "b", "--to", "en"], "not both"),
+        (["--file", "nowhere.txt", "--to", "en"], "nowhere.txt: No such file"),
+        (["a", "--to", "en", "--n-best", "6"], "raise --beams"),
+        (["a", "--to", "en", "--length-penalty", "nan"], "length_penalty"),
+        (["a", "--to", "en", "--plot", "a.xyz"], "xyz"),
+        (["a", "--to", "en", "--glossary", "nowhere.tsv"], "nowhere.tsv"),
+        (["a", "--to", "en", "--output", "b"], "go with --input"),
+        (["a", "--to", "en", "--input", "b", "--output", "c"], "--input takes no TEXT"),
+        (["--to", "en", "--input", "b"], "--input needs --output"),
+        (["--to", "en", "--input", "nowhere.tsv", "--output", "nowhere.out"], "nowhere.tsv"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    words: str, capsys: pytest.CaptureFixture[str], arguments: list[str], part: str
+) -> None:
+    assert part in refused(capsys, *arguments, "--model", words)
+
+
+def test_input_that_is_not_utf_8_is_refused_by_its_byte(
+    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stdin(monkeypatch, b"caf\xe9")
+    assert "byte 3 is 0xe9" in refused(capsys, "--to", "en", "--model", words)
+
+
+def test_help_costs_nothing() -> None:
+    code = "import sys; from suite.cli.main import main; main(['run', 'translate', '--help']); sys.exit('torch' in "
+    code += "sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    assert found.returncode == 0 and "--glossary" in found.stdout, found.stderr
+
+
+# ---- files
+
+
+def bulk_command(words: str, source: Path, output: Path, *more: str) -> list[str]:
+    options = ["--from", "de", "--to", "en", "--beams", "2", "--model", words]
+    return ["run", "translate", "--input", str(source), "--output", str(output), *options, *more]
+
+
+def test_each_line_of_a_text_is_a_record(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "deep" / "out.txt"
+    source.write_bytes("der Hund.\r\n\nKatze. Haus.\n😀\nHaus. \x85der Vogel.".encode())
+    assert result(capsys, *bulk_command(words, source, output)) == ""
+    assert output.read_bytes() == "the dog.\r\n\ncat. house.\n😀\nhouse. \x85the bird.\n".encode()
+    assert [path.name for path in output.parent.iterdir()] == ["out.txt"]
+
+
+def test_a_table_gets_one_more_column(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, output = tmp_path / "in.tsv", tmp_path / "out.tsv"
+    source.write_text('1\tder Hund.\tx\n2\t\ty\n3\t"Katze\n')
+    assert main(bulk_command(words, source, output, "--column", "2")) == 0
+    lines = output.read_text().splitlines()
+    assert lines[:2] == ["1\tder Hund.\tx\tthe dog.", "2\t\ty\t"] and lines[2].startswith('3\t"Katze\t')
+    source.write_text("id\tsatz\n1\tHaus.\n")
+    assert main(bulk_command(words, source, tmp_path / "named.tsv", "--column", "satz")) == 0
+    assert (tmp_path / "named.tsv").read_text() == "id\tsatz\ttranslation\n1\tHaus.\thouse.\n"
+
+
+def test_json_lines_get_their_fields(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    rows = [
+        {"n": 1, "t": "der\nHund."},
+        {"n": 2, "t": ""},
+        {"n": 3, "t": "The weather has been quite awful for weeks."},
+    ]
+    source.write_text("\n\n".join(map(json.dumps, rows)))
+    assert main(bulk_command(words, source, output, "--field", "t")) == 0
+    assert "line 5: the text looks like en" in capsys.readouterr().err
+    first, second, third = map(json.loads, output.read_text().splitlines())
+    assert (first["n"], first["t"], first["translation"].split("\n")[1]) == (1, "der\nHund.", "dog.")
+    assert (first["translation_source"], first["translation_warnings"]) == ("de", []) and first["translation_score"] < 0
+    assert (second["translation"], second["translation_score"], second["translation_warnings"]) == ("", 0.0, [])
+    assert "looks like en" in third["translation_warnings"][0]
+
+
+@pytest.fixture
+def halting(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Translate two records at a time, and stop as by Ctrl-C where `left` is used up; `seen` counts the texts."""
+    state: dict[str, Any] = {"left": 1000, "seen": 0}
+    whole = Translator.__call__
+
+    def call(self: Translator, texts: Sequence[str], **options: Any) -> list[Translation]:
+        state["left"] -= 1
+        if state["left"] < 0:
+            raise KeyboardInterrupt
+        state["seen"] += len(texts)
+        return whole(self, texts, **options)
+
+    monkeypatch.setattr(bulk, "RECORDS", 2)
+    monkeypatch.setattr(Translator, "__call__", call)
+    return state
+
+
+LINES = ["der Hund.", "Katze.", "Haus sieht.", "", "der Vogel.", "Vogel liebt.", "heute."]
+
+
+def test_a_run_that_stopped_goes_on(
+    words: str, tmp_path: Path, halting: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Starting over, or translating a record twice, makes a long run on a small machine hopeless."""
+    source = tmp_path / "in.txt"
+    source.write_text("\n".join(LINES) + "\n")
+    command = bulk_command(words, source, tmp_path / "out.txt")
+    halting["left"] = 2
+    assert main(command) == 130
+    assert "4 of 7 records are done; give the same command to go on" in capsys.readouterr().err
+    part = tmp_path / "out.txt.part"
+    assert part.exists() and not (tmp_path / "out.txt").exists()
+    with part.open("a") as file:
+        file.write("the unfinished li")  # what a power cut leaves
+    halting.update(left=1000, seen=0)
+    assert main(command) == 0
+    assert halting["seen"] == 3 and "4 were done before" in capsys.readouterr().err
+    assert not part.exists()
+    whole = (tmp_path / "out.txt").read_bytes()
+    assert main(bulk_command(words, source, tmp_path / "at-once.txt")) == 0
+    assert (tmp_path / "at-once.txt").read_bytes() == whole
+    halting["seen"] = 0
+    assert main(command) == 0 and halting["seen"] == 0, "finishing twice changes nothing"
+    assert (tmp_path / "out.txt").read_bytes() == whole
+    assert "nothing was done" in capsys.readouterr().err
+
+
+def test_a_run_does_not_go_on_with_another(
+    words: str, tmp_path: Path, halting: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of a file by one model and half by another is no result of anything."""
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("\n".join(LINES))
+    halting["left"] = 1
+    assert main(bulk_command(words, source, output)) == 130
+    capsys.readouterr()
+    halting["left"] = 1000
+    assert "begun with another beams" in refused(capsys, *bulk_command(words, source, output, "--beams", "3")[2:])
+    source.write_text("\n".join(LINES) + "\nmore")
+    assert "begun with another input" in refused(capsys, *bulk_command(words, source, output)[2:])
+    (tmp_path / "out.txt.part").write_text("my notes\n")
+    assert "in the way" in refused(capsys, *bulk_command(words, source, output)[2:])
+    output.write_text("something else\n")
+    assert "is not the result of" in refused(capsys, *bulk_command(words, source, output)[2:])
+    assert output.read_text() == "something else\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "more", "part"),
+    [
+        ("a.txt", b"ab\ncaf\xe9", [], "a.txt: not UTF-8, byte 0xe9 at offset 6"),
+        ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: column 2 is asked for, and there are 1: '2'"),
+        ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; there are id, x"),
+        ("a.tsv", b"", ["--column", "0"], "no column '0'"),
+        ("a.jsonl", b'{"text": "a"}\n[1]\n', [], "a.jsonl, line 2: a JSON object is needed"),
+        ("a.jsonl", b'{"text": "a"}\n{"txt": 1}\n', [], "line 2: no text in a field 'text'; there are txt"),
+        ("a.jsonl", b'{"text": "a", "translation": "b"}\n', [], "line 1: there is a field 'translation' already"),
+        ("a.jsonl", b'{"text": "\\ud800"}\n', [], "a.jsonl, line 1: half of a surrogate pair"),
+        ("a.jsonl", b"{\n", [], "line 1: not JSON"),
+        ("a.txt", b"a\n", ["--output", "a.txt"], "is the input"),
+        ("a.txt", b"a\n", ["--output", "b.txt.gz"], "leave out .gz"),
+    ],
+)
+def test_files_that_cannot_be_are_one_line(
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    content: bytes,
+    more: list[str],
+    part: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content)
+    assert part in refused(capsys, *bulk_command(words, Path(name), Path("out"), *more)[2:])
+    assert Path(name).read_bytes() == content and not Path("out.part").exists()
+
+
+# ---- evaluation
+
+
+def test_eval_stands_beside_its_baselines(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "pairs.tsv"
+    data.write_text("der Hund sieht Katze.\tthe dog sees cat.\nKatze liebt.\tcat loves.\nHaus.\t\n" * 3)
+    options = ["--source", "de", "--target", "en", "--train", str(data), "--beams", "1", "--model", words]
+    found = json.loads(result(capsys, "eval", "translate", str(data), *options, "--json"))
+    assert found["sentences"] == 6 and set(found["results"]) == {"model", "copy", "nearest training sentence"}
+    assert main(["eval", "translate", str(data), *options, "--limit", "2"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert len(lines) == 4 and all(name in lines[0] for name in ("BLEU", "BLEU lowercased", "chrF2"))
+    assert "2 sentences from de to en" in err and "tok:13a" in err and "3 pairs have an empty side" in err
+
+
+def test_eval_names_the_line_without_a_tab(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pairs.tsv").write_text("a\tb\nc\n")
+    (tmp_path / "a.en").write_text("a\nb\n")
+    (tmp_path / "a.de").write_text("a\n")
+    options = ["--source", "de", "--target", "en", "--model", words]
+    for data, part in ((f"{tmp_path}/pairs.tsv", "pairs.tsv, line 2"), (f"{tmp_path}/a.de,{tmp_path}/a.en", "a.en")):
+        assert main(["eval", "translate", data, *options]) == 2
+        err = capsys.readouterr().err
+        assert part in err and err.count("\n") == 1
