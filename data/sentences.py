@@ -114,7 +114,9 @@ _MARKER = re.compile(r"(?:(?:[-*+•‣◦▪·–—]|#{1,6}|\d{1,3}[.)]|\(?[A-
 _ORDINAL_NOUN = re.compile(
     r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*|(?:Jahrhundert|Jahrtausend|Weltkrieg|Klasse|Platz)"
 )
+_FIRST = re.compile(r"\S+")
 WRAPPED = 40  # characters from which on a line may have been broken because it was full
+SURELY_WRAPPED = 60  # likewise where nothing but the next line's end speaks for it
 
 
 class _Line(NamedTuple):
@@ -158,23 +160,30 @@ def _paragraphs(text: str, language: str) -> Iterator[list[_Line]]:
         yield paragraph
 
 
+def _closed(text: str, line: _Line) -> bool:
+    return re.search(r"[.!?…:。！？]\W{0,3}$", text[max(line.start, line.end - 4) : line.end]) is not None
+
+
 def _unbroken(text: str, paragraph: list[_Line]) -> Iterator[Span]:
     """The paragraph's lines, those set together that were broken only because a line was full.
 
-    A long line that ends inside a sentence goes on where the next begins with a small letter, and then also elsewhere
-    in the paragraph; a list of words without markers is left as lines.
+    A long line that ends inside a sentence goes on where the next begins with a small letter. If one does, or if the
+    paragraph ends as a sentence does and no line had room for the next word (German wraps before its nouns), so do
+    other long lines. A list of words without markers is left as lines.
     """
-    full = 0.6 * max(line.end - line.start for line in paragraph)
-    open_ended = [
-        line.end - line.start >= WRAPPED and not re.search(r"[.!?…:。！？]\W{0,3}$", text[line.end - 4 : line.end])
-        for line in paragraph
-    ]
+    sizes = [line.end - line.start for line in paragraph]
+    width = max(sizes)
+    open_ended = [size >= WRAPPED and not _closed(text, line) for size, line in zip(sizes, paragraph, strict=True)]
     small = [text[line.start].islower() for line in paragraph[1:]]
-    wrapped = any(open_ and begins for open_, begins in zip(open_ended, small, strict=False))
+    words = [_FIRST.match(text, line.start, line.end) for line in paragraph[1:]]
+    roomless = [size + 1 + len(word[0]) > width for size, word in zip(sizes, words, strict=False) if word is not None]
+    wrapped = any(open_ and begins for open_, begins in zip(open_ended, small, strict=False)) or (
+        all(roomless) and _closed(text, paragraph[-1]) and (len(paragraph) > 2 or width >= SURELY_WRAPPED)
+    )
     start = paragraph[0].start
     for place, line in enumerate(paragraph):
         last = place + 1 == len(paragraph)
-        if not last and open_ended[place] and (small[place] or (wrapped and line.end - line.start >= full)):
+        if not last and open_ended[place] and (small[place] or (wrapped and sizes[place] >= 0.6 * width)):
             continue
         yield Span(start, line.end)
         start = start if last else paragraph[place + 1].start
