@@ -28,8 +28,8 @@ from suite.tasks.translate.task import FRAME
 if TYPE_CHECKING:
     from suite.tasks.translate.align import Alignment
 
-SURE = 0.9  # probability from which on a text is taken to be in another language than was said
-SURE_LETTERS = 20  # and letters that it takes to be sure
+SURE = 0.95  # probability from which on a text is taken to be in another language than was said
+SURE_LETTERS = 12  # and letters that it takes to be sure
 GROWTH, ROOM = 2, 10  # a translation may have `GROWTH` times the tokens of its source, and `ROOM` more
 BATCH_TOKENS = 16384  # positions of all beams in a batch: bounds memory
 
