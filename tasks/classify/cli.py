@@ -362,11 +362,11 @@ def _show_report(found: Mapping[str, Any], confused: int) -> None:
     for note in found["notes"]:
         notice(note)
     columns = (
-        ["subset_accuracy", "top_accuracy", "micro_f1", "macro_f1", "auc", "nll", "ece"]
+        ["subset_accuracy", "top_accuracy", "micro_f1", "macro_f1", "auc", "nll", "ece", "top_ece"]
         if found["multi"]
         else ["accuracy", "macro_f1", "auc", "nll", "ece"]
     )
-    shares = {"accuracy", "subset_accuracy", "top_accuracy", "ece"}
+    shares = {"accuracy", "subset_accuracy", "top_accuracy", "ece", "top_ece"}
     rows = []
     for name, figures in found["results"].items():
         chosen = f", C = {figures['C']:g}" if "C" in figures else ""
@@ -375,8 +375,8 @@ def _show_report(found: Mapping[str, Any], confused: int) -> None:
         row += [_figure(auroc) for auroc in figures.get("out_of_scope", {}).values()]
         rows.append(row)
     outside = found["results"]["model"].get("out_of_scope", {})
-    heads = [column.replace("_", " ").replace("f1", "F1") for column in columns]
-    heads = [{"auc": "AUC", "nll": "NLL", "ece": "ECE"}.get(head, head) for head in heads]
+    heads = [column.replace("_", " ").replace("f1", "F1").replace("ece", "ECE") for column in columns]
+    heads = [{"auc": "AUC", "nll": "NLL"}.get(head, head) for head in heads]
     heads += [f"out of scope by {score.replace('_', ' ')}" for score in outside]
     click.echo("\n".join(table(rows, "l" + "r" * len(heads), ["", *heads])))
     click.echo()

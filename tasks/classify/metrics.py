@@ -79,15 +79,15 @@ def confusion_matrix(predicted: Ints, truth: Bools) -> Ints:
 
     Args:
         predicted: (N,) columns, the likeliest class of each example.
-        truth: (N, C). Where several classes are right, naming one of them counts for that one alone, and naming none
-            of them against each.
+        truth: (N, C). Where several classes are right, naming one of them is right for each, and naming another is a
+            mistake for each.
 
     Returns:
         (C, C) examples.
     """
     named = indicators(predicted, truth.shape[1])
-    judged = np.where((named & truth).any(axis=1, keepdims=True), named, truth)  # (N, C)
-    matrix: Ints = judged.T.astype(np.int64) @ named
+    right = (named & truth).any(axis=1)  # (N,)
+    matrix: Ints = truth[~right].T.astype(np.int64) @ named[~right] + np.diag(truth[right].sum(axis=0))
     return matrix
 
 
@@ -321,10 +321,10 @@ def multi_label(probabilities: Floats, predicted: Bools, truth: Bools) -> dict[s
 
     Returns:
         subset_accuracy (all classes of an example right), top_accuracy (the likeliest class is one of the right ones,
-        of the examples that have any), micro_f1, macro_f1, auc, nll (nats of a yes or no) and ece (15 bins of equal
-        width over every class's probability of every example).
+        of the examples that have any), micro_f1, macro_f1, auc, nll (nats of a yes or no), ece (15 bins of equal width
+        over every class's probability of every example) and top_ece (over the likeliest class's).
     """
-    top = truth[np.arange(len(truth)), probabilities.argmax(axis=1)]
+    top = truth[np.arange(len(truth)), probabilities.argmax(axis=1)]  # (N,)
     right = 2 * int((predicted & truth).sum())
     named = int(predicted.sum() + truth.sum())
     return {
@@ -335,6 +335,7 @@ def multi_label(probabilities: Floats, predicted: Bools, truth: Bools) -> dict[s
         "auc": _mean(class_aurocs(probabilities, truth)),
         "nll": negative_log_likelihood(probabilities, truth),
         "ece": reliability(probabilities.ravel(), truth.ravel()).error,
+        "top_ece": reliability(probabilities.max(axis=1), top).error,
     }
 
 

@@ -41,6 +41,7 @@ def plot_reliability(found: Reliability, path: Path, *, title: str) -> None:
     """
     check_format(path)
     figure = _figure(5.4, 6.2)
+    figure.set_layout_engine("constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     width = np.diff(found.edges)
     accuracy, confidence = np.nan_to_num(found.accuracy), np.nan_to_num(found.confidence)
@@ -92,9 +93,8 @@ def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: st
     names = [label if len(label) <= LABEL_LENGTH else label[: LABEL_LENGTH - 1] + "…" for label in labels]
     step = -(-count // LABELS_UP_TO)
     font = 9 if count <= COUNTS_UP_TO else 7 if count <= LABELS_UP_TO else 6.5
-    margin = 0.4 + max(map(len, names)) * font * 0.6 / 72  # inches, for the names
-    figure = _figure(side + margin + 1.0, side + margin + 0.6)
-    axes = figure.subplots()
+    figure = _figure(side, side)  # the axes fill it; what stands around them is added when it is written
+    axes = figure.add_axes((0, 0, 1, 1))
     image = axes.imshow(_shade(shares), cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
     ticks = range(0, count, step)
     axes.set_xticks(ticks, [names[tick] for tick in ticks], rotation=90, fontsize=font)
@@ -103,17 +103,17 @@ def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: st
     right = int(np.trace(matrix))
     every = f"; one class in {step} is named" if step > 1 else ""
     axes.set_title(f"{title}\n{right:,} of {int(matrix.sum()):,} right{every}")
-    axes.set_xticks(np.arange(count + 1) - 0.5, minor=True)
-    axes.set_yticks(np.arange(count + 1) - 0.5, minor=True)
-    axes.grid(which="minor", color="white", linewidth=0.8 if count <= COUNTS_UP_TO else 0.2)
-    axes.tick_params(which="both", length=0)
+    borders = {"color": "white", "linewidth": 0.8 if count <= COUNTS_UP_TO else 0.2}
+    axes.hlines(np.arange(1, count) - 0.5, -0.5, count - 0.5, **borders)
+    axes.vlines(np.arange(1, count) - 0.5, -0.5, count - 0.5, **borders)
+    axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     if count <= COUNTS_UP_TO:
         size = 9 if matrix.max() < 10_000 else 7
         for row, column in zip(*np.nonzero(matrix), strict=True):
             colour = "white" if shares[row, column] > 0.35 else "black"
             axes.text(column, row, f"{matrix[row, column]:,}", ha="center", va="center", color=colour, fontsize=size)
-    bar = figure.colorbar(image, ax=axes, fraction=0.046, pad=0.02, shrink=0.8)
+    bar = figure.colorbar(image, cax=figure.add_axes((1 + 0.15 / side, 0.1, 0.2 / side, 0.8)))
     marks = np.array([0, 0.01, 0.05, 0.1, 0.25, 0.5, 1])
     bar.set_ticks(_shade(marks).tolist(), labels=[f"{100 * mark:.0f} %" for mark in marks])
     bar.set_label("of the true class")
@@ -131,7 +131,7 @@ def _figure(width: float, height: float) -> Figure:
     """A figure of so many inches that needs no display."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained")
+    return Figure(figsize=(width, height))
 
 
 def _write(figure: Figure, path: Path) -> None:

@@ -51,8 +51,9 @@ def test_confusion_has_the_truth_in_its_rows() -> None:
 
 
 def test_one_of_several_right_classes_is_no_confusion() -> None:
+    """Counted for the named one alone, a class that always comes with another would have an empty row."""
     truth = np.array([[True, True, False], [True, True, False], [False, False, False]])
-    assert metrics.confusion_matrix(np.array([1, 2, 0]), truth).tolist() == [[0, 0, 1], [0, 1, 1], [0, 0, 0]]
+    assert metrics.confusion_matrix(np.array([1, 2, 0]), truth).tolist() == [[1, 0, 1], [0, 1, 1], [0, 0, 0]]
 
 
 def test_most_confused_pairs_leave_out_what_was_right() -> None:
@@ -137,7 +138,9 @@ def test_the_top_label_is_right_if_it_is_one_of_several() -> None:
     """An example without labels has no right answer, and counts for neither side."""
     probabilities = np.array([[0.4, 0.3, 0.1], [0.2, 0.9, 0.8], [0.9, 0.1, 0.1]])
     truth = np.array([[True, True, False], [True, False, True], [False, False, False]])
-    assert metrics.multi_label(probabilities, probabilities >= 0.5, truth)["top_accuracy"] == 0.5
+    found = metrics.multi_label(probabilities, probabilities >= 0.5, truth)
+    assert found["top_accuracy"] == 0.5
+    assert found["top_ece"] == pytest.approx((0.6 + 2 * 0.9) / 3)  # 0.4 right; 0.9 and 0.9, in one bin, wrong
 
 
 # ---- temperature
