@@ -103,9 +103,9 @@ def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: st
     right = int(np.trace(matrix))
     every = f"; one class in {step} is named" if step > 1 else ""
     axes.set_title(f"{title}\n{right:,} of {int(matrix.sum()):,} right{every}")
-    borders = {"color": "white", "linewidth": 0.8 if count <= COUNTS_UP_TO else 0.2}
-    axes.hlines(np.arange(1, count) - 0.5, -0.5, count - 0.5, **borders)
-    axes.vlines(np.arange(1, count) - 0.5, -0.5, count - 0.5, **borders)
+    borders, width = np.arange(1, count) - 0.5, 0.8 if count <= COUNTS_UP_TO else 0.2
+    axes.hlines(borders, -0.5, count - 0.5, color="white", linewidth=width)
+    axes.vlines(borders, -0.5, count - 0.5, color="white", linewidth=width)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
     if count <= COUNTS_UP_TO:

@@ -31,7 +31,8 @@ def test_padding_changes_nothing(prefixed: bool) -> None:
             padded = torch.where(torch.arange(16) < lengths[:, None], together, padding)
             scores = model(padded, lengths, lengths if prefixed else None)
             for row, text in enumerate(texts):
-                alone = model(torch.tensor([text]), lengths[row : row + 1], lengths[row : row + 1] if prefixed else None)
+                length = lengths[row : row + 1]
+                alone = model(torch.tensor([text]), length, length if prefixed else None)
                 torch.testing.assert_close(scores[row], alone[0], atol=1e-5, rtol=1e-5)
 
 
