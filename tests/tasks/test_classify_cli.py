@@ -1,0 +1,449 @@
+"""`suite run classify` and `suite eval classify`: what is typed, piped, in files, or broken."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import torch
+
+from suite import pipeline
+from suite.checkpoint import save_checkpoint
+from suite.cli.main import main
+from suite.data.tokenizer import Tokenizer
+from suite.errors import DataError
+from suite.model import ModelConfig, Transformer
+from suite.tasks.classify import bulk
+from suite.tasks.classify import pipeline as module
+from suite.tasks.classify.cli import _show_explanation
+from suite.tasks.classify.codec import Codec
+from suite.tasks.classify.pipeline import Classified, Explanation, classified
+
+LABELS = ("cat", "dog", "owl")
+
+
+class Fake:
+    """Takes the first label that stands in the text for true, with probability 0.8; else is unsure."""
+
+    labels = LABELS
+    multi = False
+    asked: list[int]
+
+    def __init__(self, model: Any = None, *, threshold: float = 0.5) -> None:
+        self.threshold, self.asked = threshold, []
+
+    def __call__(
+        self,
+        texts: Sequence[str | tuple[str, str]],
+        *,
+        min_probability: float = 0.0,
+        progress: Callable[[int], object] | None = None,
+    ) -> list[Classified]:
+        self.asked.append(len(texts))
+        results = []
+        for text in texts:
+            words = " ".join([text] if isinstance(text, str) else text)
+            found = [label for label in LABELS if label in words]
+            if self.multi:
+                odds = [0.8 if label in found else 0.2 for label in LABELS]
+            else:
+                odds = [0.8 if label in found[:1] else 0.1 if found else 1 / 3 for label in LABELS]
+            results.append(classified(text, LABELS, odds, min_probability, self.threshold if self.multi else None, 1))
+        return results
+
+
+class Several(Fake):
+    multi = True
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> None:
+    """Pipe bytes into standard input, or make it a terminal."""
+    stream = io.TextIOWrapper(io.BytesIO(content or b""))
+    monkeypatch.setattr(stream, "isatty", lambda: content is None)
+    monkeypatch.setattr(sys, "stdin", stream)
+
+
+@pytest.fixture(autouse=True)
+def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    stdin(monkeypatch, None)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command with a classifier that needs no model."""
+    monkeypatch.setattr(module, "Classifier", Fake)
+    monkeypatch.setattr("suite.tasks.classify.cli.load_model", lambda *options: None)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A classifier with a byte vocabulary that has learnt nothing."""
+    directory = tmp_path_factory.mktemp("tiny")
+    tokenizer = Tokenizer.bytes(("<eos>", "<pad>", "<bos>", "<sep>", "<cls>"))
+    config = ModelConfig(vocab_size=tokenizer.vocab_size, context=32, d_model=32, n_layer=2, n_head=2)
+    torch.manual_seed(0)
+    head = torch.nn.Linear(32, 3).state_dict()
+    extra = Codec(tokenizer, labels=LABELS, max_tokens=32).to_dict()
+    weights = Transformer(config).state_dict()
+    save_checkpoint(directory, config, weights, tokenizer, task="classify", head=head, extra=extra)
+    return str(directory)
+
+
+def result(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """What a command that must succeed writes to stdout."""
+    assert main(["run", "classify", *words]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in result(capsys, *words, "--json").splitlines()]
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["run", "classify", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("suite: error: ") and err.count("\n") <= 2
+    return err
+
+
+def test_help_does_not_wait_for_torch() -> None:
+    """The page would take seconds to appear."""
+    code = "from suite.cli.main import main; main(['run', 'classify', '-h']); import sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "--min-probability" in done.stdout and done.stdout.endswith("False\n")
+
+
+# ---- single texts
+
+
+def test_the_command_is_the_pipeline(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = ["an owl", "a longer text about a cat that no context of 32 tokens can hold"]
+    expected = pipeline("classify", tiny)(texts)
+    found = run_json(capsys, *texts, "--model", tiny)
+    for one, other in zip(found, expected, strict=True):
+        assert one["scores"] == pytest.approx(dict(other.scores), abs=1e-6)
+        assert (one["label"], one["labels"], one["pieces"]) == (other.label, list(other.labels), other.pieces)
+    assert found[1]["pieces"] > 1
+
+
+@pytest.mark.usefixtures("fake")
+def test_the_likeliest_labels_have_bars(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = result(capsys, "a dog", "--top-k", "2").splitlines()
+    assert lines[0].split()[:2] == ["dog", "80.00%"] and lines[0].endswith("█" * 32)
+    assert lines[2].split() == ["1", "others", "10.00%"]
+    assert len(result(capsys, "a dog").splitlines()) == 3
+
+
+@pytest.mark.usefixtures("fake")
+def test_several_texts_stand_under_their_headings(capsys: pytest.CaptureFixture[str]) -> None:
+    out = result(capsys, "a dog\nor so", "an owl", "--top-k", "1")
+    assert out.startswith("a dog or so\n  dog") and "\n\nan owl\n  owl" in out
+
+
+@pytest.mark.usefixtures("fake")
+def test_below_the_minimum_it_is_unsure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert result(capsys, "a fox", "--min-probability", "0.6").startswith("unsure: no label reaches 60.00%\n")
+    assert "unsure" not in result(capsys, "a dog", "--min-probability", "0.6")
+    [found] = run_json(capsys, "a fox", "--min-probability", "0.6")
+    assert found["label"] is None and found["labels"] == [] and found["probability"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.usefixtures("fake")
+def test_several_labels_are_ticked_however_few_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of three labels that hold, --top-k 1 must not hide two."""
+    monkeypatch.setattr(module, "Classifier", Several)
+    lines = result(capsys, "a cat and a dog", "--top-k", "1").splitlines()
+    assert [line.split()[:2] for line in lines] == [["✓", "cat"], ["✓", "dog"]]
+    assert result(capsys, "a fox").startswith("unsure: no label reaches 50.00%\n  ")
+    assert result(capsys, "a fox", "--threshold", "0.1").count("✓") == 3
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_pair_is_two_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    [found] = run_json(capsys, "a fox", "--pair", "an owl")
+    assert (found["text"], found["pair"], found["label"]) == ("a fox", "an owl", "owl")
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_text_comes_from_a_file_or_a_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("an\nowl\n")
+    expected = run_json(capsys, "an\nowl")
+    assert run_json(capsys, "--file", str(file)) == expected
+    for words in ([], ["-"]):
+        stdin(monkeypatch, b"an\nowl\n")
+        assert run_json(capsys, *words) == expected
+
+
+def test_labels_of_ones_own_take_a_language_model(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The classifier is no use for other labels, so --labels alone must not load it."""
+    loaded: list[str] = []
+    monkeypatch.setattr("suite.tasks.classify.cli.load_model", lambda model, *options: loaded.append(model))
+    monkeypatch.setattr(module, "ZeroShot", lambda model, labels: Fake() if labels == ["cat", " dog"] else None)
+    [found] = run_json(capsys, "a dog", "--labels", "cat, dog")
+    assert found["label"] == "dog"
+    run_json(capsys, "a dog", "--labels", "cat, dog", "--model", "classify")
+    assert loaded == ["lm", "classify"]
+
+
+def test_an_explanation_lists_what_mattered(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "classify", "an owl", "--explain", "--model", tiny]) == 0
+    out, err = capsys.readouterr()
+    assert "\n\nan owl\n\n" in out and "of all weight" in out
+    assert "does not show why" in err
+    [found] = run_json(capsys, "an owl", "--explain", "--model", tiny)
+    assert "".join(piece for piece, _ in found["explanation"]["tokens"]) == "an owl"
+    assert found["explanation"]["label"] == found["label"]
+
+
+def test_colours_tell_for_from_against_and_strong_from_weak(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(click, "echo", lambda text="", nl=True: print(text, end="\n" if nl else ""))
+    _show_explanation(
+        Explanation(label="cat", pieces=("a", "b\n", "c", "d"), weights=(1.0, -0.5, 0.05, 0.3)), quiet=True
+    )
+    out = capsys.readouterr().out
+    strong, against, faint = (click.style(text, bg=shade, fg=16) for text, shade in (("a", 75), ("b", 223), ("d", 195)))
+    assert f"{strong}{against}\nc{faint}" in out
+    _show_explanation(Explanation(label="cat", pieces=(), weights=()), quiet=True)
+
+
+# ---- whole files
+
+
+def test_a_table_gets_two_columns_and_keeps_the_rest(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.csv", tmp_path / "b.csv"
+    source.write_bytes(b'\xef\xbb\xbfid,text,note\r\n1,"a ""dog"", or\r\ntwo","x,y"\r\n2,a fox,\r\n3,  ,z\r\n')
+    summary = bulk.classify_file(Fake(), source, output, min_probability=0.5)  # type: ignore[arg-type]
+    assert output.read_bytes() == (
+        b'id,text,note,label,probability\r\n1,"a ""dog"", or\r\ntwo","x,y",dog,0.800000\r\n'
+        b"2,a fox,,,0.333333\r\n3,  ,z,,\r\n"
+    )
+    assert (summary.records, summary.empty, summary.unsure) == (3, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "expected"),
+    [
+        ("a.tsv", 'say "dog\t1\n\t2\n', {"column": "1"}, 'say "dog\t1\tdog\t0.800000\n\t2\t\t\n'),
+        ("a.tsv", "n\tbody\n1\towl\n", {"column": "body"}, "n\tbody\tlabel\tprobability\n1\towl\towl\t0.800000\n"),
+        ("a.csv", "text;n\ncat, dog;1\n", {}, "text;n;label;probability\ncat, dog;1;cat;0.800000\n"),
+        ("a.csv", "text\ncat\n\ndog\n", {}, "text,label,probability\ncat,cat,0.800000\n,,\ndog,dog,0.800000\n"),
+        ("a.csv", "text,n\n", {}, "text,n,label,probability\n"),
+        ("a.csv", "text,n\na\rcat,1\n", {}, 'text,n,label,probability\n"a\rcat",1,cat,0.800000\n'),
+        ("a.txt", "dog\r\n\ncat\tor so", {}, "dog\t0.800000\tdog\n\t\t\ncat\t0.800000\tcat\tor so\n"),
+        ("a.txt", "", {}, ""),
+    ],
+)
+def test_every_record_has_its_line(
+    tmp_path: Path, name: str, content: str, options: dict[str, str], expected: str
+) -> None:
+    source, output = tmp_path / name, tmp_path / f"out{Path(name).suffix}"
+    source.write_bytes(content.encode())
+    bulk.classify_file(Fake(), source, output, **options)  # type: ignore[arg-type]
+    assert output.read_bytes().decode() == expected
+
+
+def test_json_lines_keep_their_fields(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl"
+    records = [{"text": "é dog", "more": [1, {"a": None}]}, {"text": "", "b": 2}, {"text": None}]
+    source.write_bytes(gzip.compress("\n\n".join(map(json.dumps, records)).encode()))
+    summary = bulk.classify_file(Several(), source, output)  # type: ignore[arg-type]
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert found[0] == records[0] | {"label": "dog", "probability": 0.8, "labels": ["dog"]}
+    assert found[1] == records[1] | {"label": None, "probability": None, "labels": []}
+    assert summary.records == 3 and summary.empty == 2
+
+
+def test_other_formats_of_the_output(tmp_path: Path) -> None:
+    lines, table = tmp_path / "a.txt", tmp_path / "a.csv"
+    lines.write_text('a "dog"\n')
+    table.write_text("n,text\n1,a dog\n")
+
+    def written(source: Path, name: str, classifier: Fake) -> str:
+        bulk.classify_file(classifier, source, tmp_path / name)  # type: ignore[arg-type]
+        return (tmp_path / name).read_text()
+
+    assert written(lines, "b.csv", Fake()) == 'text,label,probability\n"a ""dog""",dog,0.800000\n'
+    assert json.loads(written(table, "b.jsonl", Fake())) == {
+        "n": "1",
+        "text": "a dog",
+        "label": "dog",
+        "probability": 0.8,
+    }
+    assert (
+        written(table, "b.tsv", Several()) == 'n\ttext\tlabel\tprobability\tlabels\n1\ta dog\tdog\t0.800000\t["dog"]\n'
+    )
+
+
+def test_columns_of_those_names_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file with the true labels must still have them."""
+    source, output, again = (tmp_path / name for name in ("a.csv", "b.csv", "c.csv"))
+    source.write_text("text,label\na dog,cat\n")
+    summary = bulk.classify_file(Fake(), source, output)  # type: ignore[arg-type]
+    assert output.read_text() == "text,label,predicted_label,predicted_probability\na dog,cat,dog,0.800000\n"
+    assert summary.columns == ("predicted_label", "predicted_probability")
+    with pytest.raises(DataError, match="there is a column 'predicted_label' already"):
+        bulk.classify_file(Fake(), output, again)  # type: ignore[arg-type]
+    assert not again.exists()
+
+
+def test_second_texts_have_a_column(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.csv", tmp_path / "b.csv"
+    source.write_text("one,two\nfox,dog\n")
+    bulk.classify_file(Fake(), source, output, column="one", pair="two")  # type: ignore[arg-type]
+    assert output.read_text() == "one,two,label,probability\nfox,dog,dog,0.800000\n"
+
+
+def test_a_large_file_is_never_held_as_a_whole(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text("a dog\n" * 2000 + "x" * bulk.CHARACTERS + "\n" + "a cat\n" * 3)
+    classifier, seen = Fake(), []
+    summary = bulk.classify_file(  # type: ignore[arg-type]
+        classifier, source, output, progress=lambda records, size: seen.append((records, size))
+    )
+    assert max(classifier.asked) == bulk.RECORDS and classifier.asked[-1] == 3 and summary.records == 2004
+    assert sum(records for records, _ in seen) == 2004 and seen[-1][1] == source.stat().st_size
+    assert len(output.read_text().splitlines()) == 2004
+
+
+@pytest.mark.usefixtures("fake")
+def test_lines_of_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    stdin(monkeypatch, b"a dog\n\nan owl\n")
+    assert main(["run", "classify", "--lines"]) == 0
+    out, err = capsys.readouterr()
+    assert out == "dog\t0.800000\ta dog\n\t\t\nowl\t0.800000\tan owl\n"
+    assert err == "3 records; 1 without text, so without a label\n"
+    stdin(monkeypatch, b"a dog\n")
+    assert run_json(capsys, "--lines") == [{"text": "a dog", "label": "dog", "probability": 0.8}]
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_file_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source, output = tmp_path / "a.csv", tmp_path / "b.csv"
+    source.write_text("text,label\na dog,x\na fox,y\n")
+    words = ["--input", str(source), "--output", str(output), "--min-probability", "0.5"]
+    assert main(["run", "classify", *words]) == 0
+    out, err = capsys.readouterr()
+    assert out == "" and len(output.read_text().splitlines()) == 3
+    assert "2 records; 1 unsure, below 0.5" in err and "predicted_label, predicted_probability" in err
+    assert main(["run", "classify", *words, "--quiet"]) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+# ---- evaluation
+
+
+def test_the_evaluation_is_a_table_and_pictures(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = tmp_path / "a.csv"
+    data.write_text(
+        "text,label\n" + "".join(f"a {label} {number},{label}\n" for label in LABELS for number in range(8))
+    )
+    words = ["eval", "classify", str(data), "--model", tiny]
+    pictures = [str(tmp_path / "r.svg"), str(tmp_path / "c.png")]
+    assert main([*words, "--train", str(data), "--reliability", pictures[0], "--confusion", pictures[1]]) == 0
+    out = capsys.readouterr().out
+    assert out.split()[:6] == ["accuracy", "macro", "F1", "AUC", "NLL", "ECE"]
+    assert "\nmajority " in out and "\ntf-idf + logistic regression, C = " in out and "\nowl " in out
+    assert "true" in out and "taken for" in out
+    assert all(Path(picture).stat().st_size > 1000 for picture in pictures)
+    assert main([*words, "--json", "--limit", "5"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["records"] == 5 and list(found["results"]) == ["model"]
+
+
+# ---- what is refused
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "nothing to label"),
+        ([""], "the text is empty"),
+        (["a", " "], "text 2 is empty"),
+        (["a", "b", "--pair", "c"], "--pair is the second text of one TEXT"),
+        (["a", "--lines"], "--lines and --input take no TEXT"),
+        (["--lines", "--input", "a.csv"], "give one of them"),
+        (["a", "--output", "b.csv"], "--output goes with --input or --lines"),
+        (["a", "--column", "b"], "--column and --pair-column go with --input"),
+        (["--input", "a.csv", "--output", "b.csv", "--json"], "leave out --json"),
+        (["a", "--labels", "b,c", "--explain"], "--labels goes without --explain"),
+        (["a", "--min-probability", "2"], "2.0 is not in the range"),
+        (["--input", "none.csv"], "none.csv: No such file or directory"),
+        (["--input", "a.doc"], "the name must end in one of .csv, .tsv"),
+        (["--input", "a.jsonl", "--output", "b.csv"], "name a .jsonl file"),
+        (["--input", "a.csv", "--output", "b.txt"], "name a .csv, .tsv or .jsonl file"),
+        (["--input", "a.csv", "--output", "b.csv.gz"], "leave out .gz"),
+    ],
+)
+@pytest.mark.usefixtures("fake")
+def test_what_cannot_be_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.csv", "a.jsonl", "a.doc"):
+        Path(name).write_text("")
+    assert message in refused(capsys, *words)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", b"", "a.csv: no rows"),
+        ("a.csv", b"id,body\n1,x\n", "a.csv: no column 'text'; there are id, body"),
+        ("a.csv", b"id,text\n1\n", "a.csv:2: 1 fields, where the first line has 2"),
+        ("a.csv", b'id,text\n1,x\n2,"y\n', "a.csv:3: not CSV (unexpected end of data)"),
+        ("a.csv", b"text\nok\ncaf\xe9\n", "a.csv:3: not UTF-8, byte 0xe9 at 3"),
+        ("a.csv.gz", gzip.compress(b"text\nok\n" * 99)[:-9], "a.csv.gz: damaged after line"),
+        ("a.csv.gz", b"text\nok\n", "a.csv.gz: damaged after line 0"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": 1}\n', "a.jsonl:2: column 'text' holds int, not text"),
+        ("a.jsonl", b'{"text": "x"}\n{"body": 1}\n', "a.jsonl:2: no column 'text'; there are body"),
+        ("a.jsonl", b'{"text": "x"}\n{"text"\n', "a.jsonl:2: not JSON"),
+        ("a.jsonl", b'["x"]\n', "a.jsonl:1: a JSON object is needed on each line, not list"),
+        ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1: half of a surrogate pair"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": "y", "label": 1}\n', "a.jsonl:2: there is a column 'label', which the"),
+    ],
+)
+@pytest.mark.usefixtures("fake")
+def test_a_broken_file_is_named_with_its_line_and_leaves_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    content: bytes,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_bytes(content)
+    assert message in refused(capsys, "--input", name, "--output", "out.jsonl")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_missing_column_is_told_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On standard output a header would already have gone to the reader."""
+    source = tmp_path / "a.csv"
+    source.write_text("id,body\n1,x\n")
+    assert "no column 'text'" in refused(capsys, "--input", str(source))
+    assert "no column 'second'" in refused(
+        capsys, "--input", str(source), "--column", "body", "--pair-column", "second"
+    )
