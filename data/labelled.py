@@ -87,7 +87,6 @@ def read_labelled(
     separator: str = "",
     names: Sequence[str] = (),
     header: bool | None = None,
-    labelled: bool = True,
 ) -> LabelledData:
     """Read labelled texts; what had to be guessed is told in the notes.
 
@@ -101,7 +100,6 @@ def read_labelled(
         names: class names for labels that are numbers, from 0 or 1 as the data shows; or a name for each label, such
             as `1=World`. Labels that are class names already stay.
         header: whether the first line of a CSV or TSV file names the columns; guessed by default.
-        labelled: whether to read labels at all.
 
     Raises:
         DataError: a source, column or label is not there, or a file or cell cannot be read.
@@ -110,7 +108,7 @@ def read_labelled(
         >>> read_labelled("data/samples/banking.csv").columns
         Columns(text=('text',), label='category', pair='')
     """
-    wanted = Columns(tuple(filter(None, [text] if isinstance(text, str) else text)), label if labelled else "", pair)
+    wanted = Columns(tuple(filter(None, [text] if isinstance(text, str) else text)), label, pair)
     if header is None and any(column and not column.isdecimal() for column in (*wanted.text, wanted.label, pair)):
         header = True
     notes = Notes()
@@ -118,14 +116,14 @@ def read_labelled(
     chosen: dict[tuple[str, ...], Columns] = {}  # tables of like columns are read alike
     for table in read_tables(sources, notes, header=header, known=_KNOWN):
         key = tuple(table.columns)
-        chosen[key] = columns = chosen.get(key) or _choose_columns(table, wanted, labelled)
+        chosen[key] = columns = chosen.get(key) or _choose_columns(table, wanted)
         if columns != wanted and table.columns != ["text", "label"]:
             notes.add(table.name, f"{_told(columns)} of {_listed(table.columns)}")
         records += _read_rows(table, columns, separator, notes)
     if not records:
         where = ", ".join(map(str, [sources] if isinstance(sources, str | Path) else sources))
         raise DataError(f"{where or 'no source is given'}: no rows")
-    if names and labelled:
+    if names:
         records = _rename(records, names, notes)
     return LabelledData(records=records, notes=notes.lines(), columns=next(iter(chosen.values())))
 
@@ -133,11 +131,11 @@ def read_labelled(
 # ---- columns
 
 
-def _choose_columns(table: Table, wanted: Columns, labelled: bool) -> Columns:
+def _choose_columns(table: Table, wanted: Columns) -> Columns:
     text = tuple(_find(table, column) for column in wanted.text)
     label, pair = wanted.label and _find(table, wanted.label), wanted.pair and _find(table, wanted.pair)
     free = [column for column in table.columns if column not in (*text, label, pair)]
-    if labelled and not label:
+    if not label:
         label = _known(free, _LABEL_NAMES) if table.has_names else _fewest_values(table, free)
         free = [column for column in free if column != label]
     if not text and not pair:
@@ -148,9 +146,9 @@ def _choose_columns(table: Table, wanted: Columns, labelled: bool) -> Columns:
     free = [column for column in free if column not in (*text, pair)]
     if len(free) == 1 and not text:
         text = (free[0],)
-    elif len(free) == 1 and labelled and not label:
+    elif len(free) == 1 and not label:
         label = free[0]
-    if not text or (labelled and not label):
+    if not text or not label:
         missing = "label" if text else "text"
         raise DataError(f"{table.name}: which column is the {missing}? Name one of {_listed(table.columns)}")
     return Columns(text, label, pair)

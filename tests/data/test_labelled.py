@@ -160,7 +160,6 @@ def test_columns(tmp_path: Path) -> None:
     assert read_labelled(path, text="hypothesis", pair="2", label="4").columns == Columns(
         ("hypothesis",), "gold", "premise"
     )
-    assert read_labelled(path, text="premise", labelled=False).records[0] == Labelled(text="a", where=f"{path}:2")
 
 
 def test_one_class_reads_as_the_others(tmp_path: Path) -> None:
