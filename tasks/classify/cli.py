@@ -23,6 +23,7 @@ POSITIVE = click.IntRange(min=1)
 SHARE = click.FloatRange(0, 1)
 BAR = 40  # cells of a certainty
 TOP = 3  # labels shown
+LONG = 100_000  # characters that take a laptop some seconds
 STRONGEST = 8  # tokens of an explanation that are listed
 # backgrounds of the 256 colours, from weak to strong; blue and orange are told apart by nearly everyone
 FOR, AGAINST, BLACK = (195, 153, 111, 75), (230, 223, 216, 209), 16
@@ -106,6 +107,8 @@ def run(
         _run_bulk(classifier, source, output, columns, min_probability, as_json=as_json, quiet=quiet)
         return
     asked = [text if pair is None else (text, pair) for text in given]
+    if not quiet and (size := sum(map(len, given))) > LONG:
+        notice(f"{size:,} characters to read")
     results = classifier(asked, min_probability=min_probability)
     reach = max(min_probability, 0.5 if threshold is None else threshold) if classifier.multi else min_probability
     for number, (text, result) in enumerate(zip(asked, results, strict=True)):
@@ -361,6 +364,7 @@ def _show_report(found: Mapping[str, Any], confused: int) -> None:
     """Write the figures as tables."""
     for note in found["notes"]:
         notice(note)
+    notice(f"{found['records']:,} records, {len(found['labels']):,} classes")
     columns = (
         ["subset_accuracy", "top_accuracy", "micro_f1", "macro_f1", "auc", "nll", "ece", "top_ece"]
         if found["multi"]
