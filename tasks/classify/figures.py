@@ -143,7 +143,9 @@ def run(
     classifier = Classifier(load(fitted.checkpoint))
     truth = np.array([classifier.labels.index(record.labels[0]) for record in test])
     inside = probabilities(classifier, test)
-    linear = baseline.linear(train, test, classifier.labels, multi=False)
+    # texts outside of all classes need some label to be read; it is never looked at
+    others = [dataclasses.replace(record, labels=classifier.labels[:1]) for record in outside]
+    linear = baseline.linear(train, [*test, *others], classifier.labels, multi=False).probabilities
     found = {
         "benchmark": label,
         "train": len(learn),
@@ -152,14 +154,12 @@ def run(
         "steps": fitted.result.step,
         "minutes": round(seconds / 60, 2),
         "model": metrics.single_label(inside, truth),
-        "linear": metrics.single_label(linear.probabilities, truth),
+        "linear": metrics.single_label(linear[: len(test)], truth),
     }
     if outside:
-        both = [False] * len(test) + [True] * len(outside)
-        found["model"] |= outside_figures(np.concatenate([inside, probabilities(classifier, outside)]), np.array(both))
-        other = [dataclasses.replace(record, labels=(classifier.labels[0],)) for record in outside]
-        beyond = baseline.linear(train, [*test, *other], classifier.labels, multi=False).probabilities
-        found["linear"] |= outside_figures(beyond, np.array(both))
+        is_outside = np.arange(len(test) + len(outside)) >= len(test)
+        found["model"] |= outside_figures(np.concatenate([inside, probabilities(classifier, outside)]), is_outside)
+        found["linear"] |= outside_figures(linear, is_outside)
     write_atomic(kept, (json.dumps(found, indent=1) + "\n").encode())
     return found
 
