@@ -103,8 +103,8 @@ def fit_data(
         added = None
         if base is not None and recipe.tune.kind != "full":
             rank = recipe.tune.rank if recipe.tune.kind == "lora" else 0
-            print_of_base = fingerprint(base.config, base.state_dict)
-            added = Base(name=recipe.base, fingerprint=print_of_base, rank=rank, alpha=recipe.tune.alpha)
+            weights_of_base = fingerprint(base.config, base.state_dict)
+            added = Base(name=recipe.base, fingerprint=weights_of_base, rank=rank, alpha=recipe.tune.alpha)
             weights = additions(transformer)
         save_checkpoint(
             checkpoint,

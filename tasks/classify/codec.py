@@ -6,7 +6,7 @@ Source: Radford et al. 2018, figure 1.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -84,11 +84,11 @@ class Codec:
         if len(ids) + len(other or ()) <= room:
             return [self._join(ids, other)]
         if other is None:
-            return [self._join(piece, None) for piece in _cut(ids, room)]
+            return [self._join(piece, None) for piece in cut(ids, room)]
         short = min(len(ids), len(other), room // 2)
         if len(ids) >= len(other):
-            return [self._join(piece, other[:short]) for piece in _cut(ids, room - short)]
-        return [self._join(ids[:short], piece) for piece in _cut(other, room - short)]
+            return [self._join(piece, other[:short]) for piece in cut(ids, room - short)]
+        return [self._join(ids[:short], piece) for piece in cut(other, room - short)]
 
     def _join(self, ids: list[int], other: list[int] | None) -> list[int]:
         middle = [] if other is None else [self.special("<sep>"), *other]
@@ -103,22 +103,18 @@ class Codec:
         places = [self.labels.index(label) for label in record.labels]
         return tuple(float(place in places) for place in range(len(self.labels))) if self.multi else places[0]
 
-    def example(self, record: Labelled) -> Example:
-        """A record to learn from; of one that is too long, the first piece."""
-        tokens = self.pieces(record.text if record.pair is None else (record.text, record.pair))[0]
-        return Example(np.array(tokens, np.int32), prefix=self.prefix(tokens), label=self.target(record))
-
-    def notes(self, records: Sequence[Labelled]) -> Iterator[str]:
-        """What training leaves out of the records, one line."""
-        longer = sum(
-            len(self.pieces(record.text if record.pair is None else (record.text, record.pair))) > 1
-            for record in records
-        )
-        if longer:
-            yield f"{longer:,} of {len(records):,} texts are over {self.max_tokens} tokens; training takes their start"
+    def examples(self, records: Sequence[Labelled]) -> tuple[list[Example], int]:
+        """Records to learn from, and how many of them are too long: those give their first piece."""
+        found, longer = [], 0
+        for record in records:
+            pieces = self.pieces(record.text if record.pair is None else (record.text, record.pair))
+            tokens = pieces[0]
+            found.append(Example(np.array(tokens, np.int32), prefix=self.prefix(tokens), label=self.target(record)))
+            longer += len(pieces) > 1
+        return found, longer
 
 
-def _cut(ids: list[int], size: int) -> list[list[int]]:
+def cut(ids: list[int], size: int) -> list[list[int]]:
     """Pieces of nearly equal length, of at most `size`."""
     count = -(-len(ids) // size)
     borders = [round(place * len(ids) / count) for place in range(count + 1)]

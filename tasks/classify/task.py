@@ -163,10 +163,15 @@ class Classification:
             attention=options.attention,
             max_tokens=min(options.max_tokens or context, context),
         )
-        source = ShuffledSource([codec.example(record) for record in train], recipe.seed)
-        held = [codec.example(record) for record in valid]
+        examples, longer = codec.examples(train)
+        held, _ = codec.examples(valid)
+        told = [*notes, *check(train, valid)]
+        if longer:
+            told.append(
+                f"{longer:,} of {len(train):,} texts are over {codec.max_tokens} tokens; training takes their start"
+            )
         return TrainingData(
-            train=source,
+            train=ShuffledSource(examples, recipe.seed),
             valid=held,
             tokenizer=tokenizer,
             vocab_size=tokenizer.vocab_size,
@@ -179,7 +184,7 @@ class Classification:
                 blank=codec.special("<pad>"),
             ),
             finish=(lambda model: calibrate(model, held)) if options.calibrate and held else None,
-            notes=[*notes, *check(train, valid), *codec.notes(train)],
+            notes=told,
         )
 
     def _tokenizer(self, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:

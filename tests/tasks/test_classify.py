@@ -197,6 +197,9 @@ def test_zero_shot_takes_out_what_is_common_anyway() -> None:
     classify = pipeline("classify", model, labels=["a", "zebra crossing"])
     [found] = classify("any text at all, and longer than the model's context of 64 tokens, twice as long in fact")
     assert found.scores == pytest.approx({"a": 0.5, "zebra crossing": 0.5}, abs=1e-4)
+    assert found.pieces == 4  # 88 bytes, 25 at a time: its middle is not lost
+    with pytest.raises(ConfigError, match="template and labels take"):
+        pipeline("classify", model, labels=["a", "b"], template="{}" + "x" * 70)
     for labels in (["a"], ["a", "a"], ["a", " "]):
         with pytest.raises(ConfigError, match="at least two, all different"):
             pipeline("classify", model, labels=labels)

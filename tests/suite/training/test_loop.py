@@ -236,3 +236,30 @@ def test_global_random_state_is_left_alone(tmp_path: Path) -> None:
     before = torch.get_rng_state()
     run(tmp_path, model=model)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_epochs_become_steps(tmp_path: Path) -> None:
+    """40 examples, 6 a step: two epochs are 13 steps, few examples still take the least, endless ones are refused."""
+    for settings, steps in (({"epochs": 2.0}, 13), ({"epochs": 0.1, "least_steps": 4}, 4)):
+        run = dataclasses.replace(RECIPE.run, steps=0, **settings)
+        recipe = dataclasses.replace(RECIPE, run=run)
+        result = train(tiny(), ShuffledSource(EXAMPLES, 0), recipe, out=tmp_path / str(steps))
+        assert result.step == steps and result.finished
+    with pytest.raises(ConfigError, match="finite list"):
+        train(tiny(), EXAMPLES, recipe, out=tmp_path / "endless")  # type: ignore[arg-type]
+
+
+def test_the_last_weights_are_kept_where_the_recipe_says_so(tmp_path: Path) -> None:
+    """At a rate that ruins the model, the best weights are the first and the last ones are not."""
+    kept = {}
+    for keep in ("best", "last"):
+        recipe = dataclasses.replace(
+            RECIPE,
+            optimizer=OptimizerConfig(lr=2.0),
+            run=dataclasses.replace(RECIPE.run, steps=5, valid_every=1, keep=keep),
+        )
+        result = train(tiny(), ShuffledSource(EXAMPLES, 0), recipe, out=tmp_path / keep, valid=EXAMPLES)
+        assert result.best_step != 5, "the last weights must not be the best"
+        kept[keep] = read_tensors(result.weights)["tokens.weight"]
+    last = read_tensors(tmp_path / "best" / "last" / "state.safetensors")["weights/tokens.weight"]
+    assert torch.equal(kept["last"], last) and not torch.equal(kept["best"], last)

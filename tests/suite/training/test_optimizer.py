@@ -75,3 +75,8 @@ def test_muon_steps_are_of_adams_size() -> None:
     Muon([matrix], lr=1.0, momentum=0.9, weight_decay=0.0).step()
     assert 0.1 < matrix.square().mean().sqrt().item() < 0.3
     assert math.isclose(torch.linalg.svdvals(matrix.detach()).median().item(), 0.2 * 8, rel_tol=0.4)
+
+
+def test_a_warm_up_below_one_is_a_share_of_all_steps() -> None:
+    share, steps = ScheduleConfig(kind="linear", warmup=0.1), ScheduleConfig(kind="linear", warmup=5)
+    assert [rate_factor(step, 50, share) for step in range(50)] == [rate_factor(step, 50, steps) for step in range(50)]
