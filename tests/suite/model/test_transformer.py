@@ -1,5 +1,7 @@
 """The forward pass without a cache: who sees whom, what is shared, and GPT-2's own numbers."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -156,3 +158,31 @@ def test_dropout_acts_in_training_alone() -> None:
     assert torch.equal(model(tokens), model(tokens))
     model.train()
     assert not torch.equal(model(tokens), model(tokens))
+
+
+@pytest.mark.parametrize("prefixed", [False, True])
+@pytest.mark.parametrize("choices", [{}, {"n_kv_head": 1}, {"windows": (4, 0)}])
+def test_short_training_attention_is_attention(choices: dict[str, Any], prefixed: bool) -> None:
+    """In bfloat16 a CPU trains short sequences on a path of its own; it gives what float32 gives, but for rounding."""
+    torch.manual_seed(0)
+    model = Transformer(
+        ModelConfig(vocab_size=50, context=32, d_model=32, n_layer=2, n_head=4, position="rotary", **choices)
+    )
+    for parameter in model.parameters():
+        if parameter.dim() == 2:
+            torch.nn.init.normal_(parameter, std=0.2)  # so that attention is far from even
+    tokens = torch.randint(50, (3, 20))
+    prefix = torch.tensor([0, 7, 20]) if prefixed else None
+    probe = torch.randn(3, 20, 32)  # the sum alone of what a norm puts out has no gradient
+    gradients = []
+    outputs = []
+    for short in (False, True):
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=short):
+            outputs.append(model.hidden(tokens, prefix=prefix).float())
+        (outputs[-1] * probe).sum().backward()
+        found = model.get_parameter("blocks.0.attention.qkv.weight").grad
+        assert found is not None
+        gradients.append(found.flatten().clone())
+    torch.testing.assert_close(outputs[1], outputs[0], atol=0.15, rtol=0.05)
+    assert torch.nn.functional.cosine_similarity(*gradients, dim=0) > 0.98
