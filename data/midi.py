@@ -1,0 +1,374 @@
+"""MIDI files: read with mido by their own tempo map, written through pretty_midi.
+
+Reading goes in two steps: messages become notes and pedal changes in ticks, and then, by choice, the pedal is folded
+into the ends of the notes, which is how a piano sounds.
+
+N notes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.data.files import write_atomic
+from suite.data.performance import Note, Pedal, Performance, damped, one_pedal
+from suite.errors import DataError
+
+if TYPE_CHECKING:
+    from pretty_midi import PrettyMIDI
+
+PedalMode = Literal["fold", "keep", "ignore"]
+Clock = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # from ticks to seconds
+
+LARGEST = 32 * 2**20  # bytes; mido needs some 70 times as much memory
+LONGEST = 24 * 3600.0  # seconds; a damaged file may claim years
+FARTHEST = 2**48  # ticks, far beyond LONGEST
+# mido reads a number of any length, in the square of its time; a text without any ASCII may be long, but not this long
+LONG_NUMBER = re.compile(rb"[\x80-\xff]{4097}")
+RATE = 1000  # ticks a second in the files written, so that steps of 10 ms re-read exactly
+DRUMS = 9
+SUSTAIN = 64
+RESET_CONTROLLERS = 121
+# a pedal that trembles about the middle is not lifted and pressed again each time
+DOWN, UP = 64, 48
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a MIDI file held.
+
+    Attributes:
+        performance: its notes.
+        tracks: names of the tracks with notes, and the notes of each, in the file's order.
+        drums: notes on the drum channel, left out.
+        unended: notes without an end, which last to the end of their track.
+        orphans: ends without a note, left out.
+        instruments: programs other than pianos (0 to 7) whose notes are read as a piano's.
+    """
+
+    performance: Performance
+    tracks: tuple[tuple[str, Performance], ...]
+    drums: int = 0
+    unended: int = 0
+    orphans: int = 0
+    instruments: tuple[int, ...] = ()
+
+    @property
+    def notes(self) -> Iterator[str]:
+        """One line for each thing that was lost or changed."""
+        if self.drums:
+            yield f"{self.drums:,} drum notes left out"
+        if self.unended:
+            yield f"{self.unended:,} notes had no end and last to the end of their track"
+        if self.orphans:
+            yield f"{self.orphans:,} note ends without a note left out"
+        if self.instruments:
+            yield f"instruments {', '.join(map(str, self.instruments))} are read as a piano"
+
+
+def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: str = "") -> Reading:
+    """Read a MIDI file of type 0 or 1.
+
+    Notes of the same track, channel and pitch that overlap are ended first in, first out.
+
+    Args:
+        source: a path, or the file's bytes.
+        pedal: "fold" lengthens notes to the sustain pedal's release or the same key's next stroke, "keep" leaves it as
+            changes beside the notes, "ignore" drops it.
+        name: what to call the file in an error (bytes have no name).
+
+    Raises:
+        DataError: it is damaged, too large, too long, of type 2, or has no notes; the message names the file.
+    """
+    name = name or (str(source) if not isinstance(source, bytes) else "the MIDI data")
+    division, chunks = split(source, name)
+    tracks = [_Track(messages(chunk, name), name) for chunk in chunks]
+    played = [track for track in tracks if track.start]
+    drums = sum(track.drums for track in tracks)
+    if not played:
+        raise DataError(f"{name} has {'only drums' if drums else 'no notes'}, so there is nothing to read")
+    channel, pitch, velocity, start_ticks, end_ticks = (
+        np.concatenate([getattr(track, column) for track in played])
+        for column in ("channel", "pitch", "velocity", "start", "end")
+    )
+    seconds = clock(division, [change for track in tracks for change in track.tempos], name)
+    start, end = seconds(start_ticks), seconds(end_ticks)
+    pedals = {} if pedal == "ignore" else _pedals(tracks, seconds)
+    if pedal == "fold":
+        for number, changes in pedals.items():
+            there = channel == number
+            end[there] = damped(pitch[there], start[there], end[there], changes)
+    kept = one_pedal(*pedals.values()) if pedal == "keep" else ()
+    last = max([end.max(), *(change.time for change in kept)])
+    if last > LONGEST:
+        raise DataError(f"{name} claims to last {last / 3600:,.0f} hours; it is damaged, or no performance")
+    bounds = np.cumsum([len(track.start) for track in played])[:-1]
+    pieces = zip(*(np.split(column, bounds) for column in (pitch, velocity, start, end)), strict=True)
+    return Reading(
+        performance=Performance(pitch, velocity, start, end, kept),
+        tracks=tuple((track.name, Performance(*piece)) for track, piece in zip(played, pieces, strict=True)),
+        drums=drums,
+        unended=sum(track.unended for track in tracks),
+        orphans=sum(track.orphans for track in tracks),
+        instruments=tuple(sorted(set().union(*(track.instruments for track in tracks)))),
+    )
+
+
+def split(source: Path | str | bytes, name: str) -> tuple[int, list[bytes]]:
+    """What a MIDI file of type 0 or 1 says about its ticks, and its tracks; chunks of other kinds are skipped.
+
+    Raises:
+        DataError: it cannot be read, or is none; the message names it.
+    """
+    if isinstance(source, bytes):
+        data = source
+    else:
+        try:
+            with Path(source).open("rb") as file:
+                data = file.read(LARGEST + 1)
+        except OSError as error:
+            raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
+    if len(data) > LARGEST:
+        raise DataError(f"{name} is larger than {LARGEST // 2**20} MiB, which no performance needs")
+    start = data.find(b"MThd") if data[:4] == b"RIFF" else 0  # a wrapper of early Windows
+    if data[start : start + 4] != b"MThd":
+        raise DataError(f"{name} is not a MIDI file (it does not begin with MThd)")
+    if len(data) < start + 14:
+        raise DataError(f"{name} is a damaged MIDI file: it ends within its header")
+    size, kind, count, division = struct.unpack_from(">IHHh", data, start + 4)
+    if kind not in (0, 1):
+        reason = "whose tracks do not sound together; split it" if kind == 2 else "which does not exist; it is damaged"
+        raise DataError(f"{name} is a MIDI file of type {kind}, {reason}")
+    if LONG_NUMBER.search(data):
+        raise DataError(f"{name} is a damaged MIDI file: it has a number without an end")
+    place, chunks = start + 8 + size, []
+    while place + 8 <= len(data):
+        label, size = struct.unpack_from(">4sI", data, place)
+        place += 8
+        if label == b"MTrk" and place + size <= len(data):
+            chunks.append(data[place : place + size])
+        place += size
+    if len(chunks) < count:
+        raise DataError(f"{name} is a damaged MIDI file: it ends after {len(chunks)} of {count} tracks")
+    return division, chunks
+
+
+def messages(track: bytes, name: str) -> Sequence[Any]:
+    """The messages of one track.
+
+    Raises:
+        DataError: they cannot be read; the message names the file.
+    """
+    from mido import MidiFile
+    from mido.midifiles.meta import KeySignatureError
+
+    # a file of its own, so that damage ends at the end of the track
+    header = struct.pack(">4sIHHH4sI", b"MThd", 6, 0, 1, 480, b"MTrk", len(track))
+    try:
+        read: Sequence[Any] = MidiFile(file=io.BytesIO(header + track), clip=True).tracks[0]
+    except (OSError, EOFError, ValueError, LookupError, TypeError, ArithmeticError, KeySignatureError) as error:
+        reason = str(error) if isinstance(error, (OSError, ValueError, KeySignatureError)) else "a message is cut off"
+        raise DataError(f"{name} is a damaged MIDI file: {reason}") from None
+    return read
+
+
+def clock(division: int, tempos: Sequence[tuple[int, int]], name: str) -> Clock:
+    """From ticks to seconds.
+
+    Args:
+        division: ticks a beat; below 0, two bytes: frames a second, negative, and ticks a frame.
+        tempos: ticks and microseconds a beat, of all tracks.
+        name: what to call the file in an error.
+
+    Raises:
+        DataError: the file says how many ticks a beat or a frame has, and it is none.
+    """
+    if division < 0:
+        frames, ticks = -(division >> 8), division & 0xFF
+        rate = ticks * (30000 / 1001 if frames == 29 else frames)
+        if rate == 0:
+            raise DataError(f"{name} is a damaged MIDI file: it counts no ticks a frame")
+        return lambda ticks: ticks / rate
+    if division == 0:
+        raise DataError(f"{name} is a damaged MIDI file: it counts no ticks a beat")
+    changes = {0: 500_000} | dict(sorted(tempos, key=lambda change: change[0]))
+    at, tempo = np.array(list(changes)), np.array(list(changes.values()), dtype=np.float64)
+    beat = division * 1e6
+    reached = np.concatenate(([0.0], np.cumsum(np.diff(at) * tempo[:-1] / beat)))
+
+    def seconds(ticks: NDArray[np.int64]) -> NDArray[np.float64]:
+        place = np.searchsorted(at, ticks, side="right") - 1
+        moments: NDArray[np.float64] = reached[place] + (ticks - at[place]) * tempo[place] / beat
+        return moments
+
+    return seconds
+
+
+class _Track:
+    """What one track holds.
+
+    Attributes:
+        channel, pitch, velocity, start, end: (N,) its notes, in ticks.
+        pedal: tick, channel and value of each pedal message.
+        tempos: tick and microseconds a beat of each change.
+    """
+
+    def __init__(self, messages: Iterable[Any], name: str) -> None:
+        self.name = ""
+        self.channel, self.pitch, self.velocity, self.start, self.end = (array("q") for _ in range(5))
+        self.pedal: list[tuple[int, int, int]] = []
+        self.tempos: list[tuple[int, int]] = []
+        self.drums = self.unended = self.orphans = 0
+        self.instruments: set[int] = set()
+        sounding: dict[tuple[int, int], deque[int]] = {}
+        program, tick = [0] * 16, 0
+        for message in messages:
+            tick += message.time
+            if tick > FARTHEST:
+                raise DataError(f"{name} claims to last for years; it is damaged")
+            kind = message.type
+            if kind == "note_on" or kind == "note_off":
+                channel, pitch, velocity = message.channel, message.note, message.velocity
+                if channel == DRUMS:
+                    self.drums += kind == "note_on" and velocity > 0
+                    continue
+                waiting = sounding.setdefault((channel, pitch), deque())
+                if kind == "note_on" and velocity > 0:
+                    waiting.append(len(self.start))
+                    self.channel.append(channel)
+                    self.pitch.append(pitch)
+                    self.velocity.append(velocity)
+                    self.start.append(tick)
+                    self.end.append(-1)
+                    if program[channel] > 7:
+                        self.instruments.add(program[channel])
+                elif waiting:
+                    self.end[waiting.popleft()] = tick
+                else:
+                    self.orphans += 1
+            elif kind == "control_change":
+                if message.control in (SUSTAIN, RESET_CONTROLLERS):
+                    value = message.value if message.control == SUSTAIN else 0
+                    self.pedal.append((tick, message.channel, value))
+            elif kind == "set_tempo":
+                self.tempos.append((tick, message.tempo))
+            elif kind == "program_change":
+                program[message.channel] = message.program
+            elif kind == "track_name":
+                self.name = self.name or message.name
+        for waiting in sounding.values():
+            for note in waiting:
+                self.end[note] = tick
+                self.unended += 1
+
+
+def _pedals(tracks: Iterable[_Track], seconds: Clock) -> dict[int, tuple[Pedal, ...]]:
+    """The changes of each channel's pedal, whichever track they stand in."""
+    every = sorted((message for track in tracks for message in track.pedal), key=lambda message: message[0])
+    times = seconds(np.array([tick for tick, _, _ in every], dtype=np.int64)).tolist()
+    values: dict[int, list[tuple[float, int]]] = {}
+    for time, (_, channel, value) in zip(times, every, strict=True):
+        values.setdefault(channel, []).append((time, value))
+    return {channel: pedal_changes(those) for channel, those in values.items()}
+
+
+def pedal_changes(values: Iterable[tuple[float, int]]) -> tuple[Pedal, ...]:
+    """The changes of one pedal, from the times and values of its messages."""
+    down, changes = False, []
+    for time, value in sorted(values, key=lambda one: one[0]):
+        if (value >= (UP if down else DOWN)) != down:
+            down = not down
+            changes.append(Pedal(time, down))
+    return one_pedal(changes)
+
+
+def to_pretty_midi(performance: Performance) -> PrettyMIDI:
+    """A performance as `pretty_midi` holds it: a piano, at 120 beats a minute.
+
+    Notes of one pitch that overlap go to further pianos, for a MIDI track cannot say which of them an end ends.
+    """
+    import pretty_midi
+
+    midi = pretty_midi.PrettyMIDI(resolution=RATE // 2, initial_tempo=120.0)
+    for voice in _voices(performance):
+        piano = pretty_midi.Instrument(program=0, name="Piano")
+        piano.notes = [pretty_midi.Note(note.velocity, note.pitch, note.start, note.end) for note in voice]
+        piano.control_changes = [
+            pretty_midi.ControlChange(SUSTAIN, 127 if change.down else 0, change.time) for change in performance.pedal
+        ]
+        midi.instruments.append(piano)
+    return midi
+
+
+def _voices(performance: Performance) -> list[list[Note]]:
+    """The notes in voices that strike no pitch while it sounds, one for each channel but the drums' at most."""
+    voices: list[list[Note]] = [[]]
+    busy: list[dict[int, float]] = [{}]  # until when each pitch of a voice sounds
+    for note in performance.notes:
+        free = (place for place, until in enumerate(busy) if until.get(note.pitch, 0.0) <= note.start)
+        place = min(next(free, len(busy)), 14)
+        if place == len(busy):
+            voices.append([])
+            busy.append({})
+        voices[place].append(note)
+        busy[place][note.pitch] = note.end
+    return voices
+
+
+def from_pretty_midi(midi: PrettyMIDI) -> Performance:
+    """All notes but the drums', as they stand there, and the changes of the sustain pedal."""
+    pianos = [
+        Performance.of(
+            (Note(note.pitch, note.velocity, note.start, note.end) for note in instrument.notes),
+            pedal_changes((one.time, one.value) for one in instrument.control_changes if one.number == SUSTAIN),
+        )
+        for instrument in midi.instruments
+        if not instrument.is_drum
+    ]
+    return Performance.of(()).joined(*pianos)
+
+
+def write_midi(performance: Performance, path: Path | str) -> None:
+    """Write a performance as a MIDI file; times are rounded to milliseconds, and no note is shorter than one.
+
+    Raises:
+        DataError: it is longer than `read_midi` reads, or cannot be written.
+    """
+    if performance.duration > LONGEST:
+        raise DataError(f"{path} would last {performance.duration / 3600:,.0f} hours; MIDI files end at 24")
+    start, end = np.rint(performance.start * RATE), np.rint(performance.end * RATE)
+    end = np.maximum(end, start + 1)
+    rounded = replace(performance, start=start / RATE, end=end / RATE)
+    content = io.BytesIO()
+    to_pretty_midi(rounded).write(content)
+    try:
+        write_atomic(Path(path), content.getvalue())
+    except OSError as error:
+        raise DataError(f"{path} cannot be written ({error.strerror or error})") from None
+
+
+# to be removed once `suite.data.sound` calls Performance.folded()
+@dataclass(slots=True)
+class Stroke:
+    channel: int
+    pitch: int
+    velocity: int
+    start: int
+    end: int
+
+
+def fold(struck: Sequence[Stroke], pedals: dict[int, list[tuple[int, bool]]]) -> None:
+    pitch, start, end = (np.array([getattr(stroke, name) for stroke in struck]) for name in ("pitch", "start", "end"))
+    for stroke, until in zip(struck, damped(pitch, start, end, one_pedal(pedals[0])), strict=True):
+        stroke.end = int(until)

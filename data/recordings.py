@@ -1,0 +1,311 @@
+"""Collections of MIDI recordings: folders, zip files, MAESTRO's layout and hub data sets, parsed once and kept.
+
+A recording belongs to a piece, and collections are split by piece: two performances of one piece are nearly the same
+music, and one of them in training would give away the other.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import multiprocessing
+import os
+import re
+import warnings
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.data.documents import load_hub, may_be_hub_name
+from suite.data.files import new_folder
+from suite.data.midi import LARGEST, PedalMode, read_midi
+from suite.data.performance import ONE_STROKE, Pedal, Performance
+from suite.errors import DataError
+
+SUFFIXES = (".mid", ".midi", ".kar")
+# ASAP keeps performances of one piece in another folder where they leave out repeats
+REPEATS = re.compile(r"(_no(_first|_\d+)?)?_repeat$")
+FORMAT = 1  # of what is kept; a higher one reads the files again
+COLUMNS = {"pitch": np.uint8, "velocity": np.uint8, "start": np.float64, "end": np.float64}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recording:
+    """A performance that belongs to a collection.
+
+    Attributes:
+        name: of its file within the collection.
+        piece: what is played.
+        split: "train", "validation" or "test" where the collection says so, else "".
+        performance: the notes, one at a time on each key.
+        melody: (N,) which of them the collection marks as the melody; none where it does not.
+    """
+
+    name: str
+    piece: str
+    split: str
+    performance: Performance
+    melody: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collection:
+    """Recordings, and what was lost on the way.
+
+    Attributes:
+        recordings: those that could be read.
+        lost: for each file that lost something, a line of what.
+    """
+
+    recordings: tuple[Recording, ...]
+    lost: tuple[str, ...]
+
+
+class _File(NamedTuple):
+    """A MIDI file that may lie in a zip file or in a data set."""
+
+    name: str
+    path: str
+    member: str
+    content: bytes | None
+    piece: str
+    split: str
+
+
+def read_recordings(
+    sources: Iterable[str],
+    cache: Path,
+    *,
+    piece: Literal["file", "folder"] = "file",
+    pedal: PedalMode = "fold",
+) -> Collection:
+    """Read every MIDI file of some sources; files that cannot be read are left out and told.
+
+    Args:
+        sources: MIDI files, folders, zip files, or hub data sets with a column of MIDI bytes. A table beside or in
+            them with the columns `midi_filename` and `split` (MAESTRO's) gives pieces and splits.
+        cache: where the notes are kept, so that the files are parsed once.
+        piece: without such a table, whether each file is a piece of its own, or all files of a folder are.
+        pedal: as for `suite.data.midi.read_midi`.
+
+    Raises:
+        DataError: a source is not there, or none of its files can be read.
+    """
+    files = [file for source in sources for file in _find(source, piece)]
+    if not files:
+        raise DataError("no MIDI files are given")
+    kept = cache / "recordings" / _digest(files, pedal)
+    if not kept.is_dir():
+        with new_folder(kept) as folder:
+            _write(folder, files, _parse(files, pedal))
+    collection = _read(kept)
+    if not collection.recordings:
+        raise DataError(f"none of {len(files):,} MIDI files can be read; the first: {collection.lost[0]}")
+    return collection
+
+
+def split_by_piece(
+    recordings: Sequence[Recording], held_out: float, salt: str = ""
+) -> tuple[list[Recording], list[Recording]]:
+    """Recordings to train on, and those held out: by the collection's own split, or else by a hash of the piece.
+
+    Args:
+        recordings: to split.
+        held_out: share of the pieces to hold out, about, where the collection has no split.
+        salt: another one holds out other pieces.
+
+    Returns:
+        training and validation recordings; a collection's own test recordings are in neither.
+    """
+    train, valid = [], []
+    for recording in recordings:
+        if recording.split:
+            {"train": train, "validation": valid}.get(recording.split, []).append(recording)
+        else:
+            (valid if is_held_out(recording.piece, held_out, salt) else train).append(recording)
+    return train, valid
+
+
+def is_held_out(piece: str, share: float, salt: str = "") -> bool:
+    """Whether a piece is among the share held out; decided by its name alone, whatever else there is."""
+    digest = hashlib.blake2b(f"{salt}/{piece}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest) < share * 2**64
+
+
+# ---- finding files
+
+
+def _find(source: str, piece: str) -> list[_File]:
+    path = Path(source)
+    if path.is_dir():
+        inside = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix.lower() in SUFFIXES)
+        tables = [file.read_text(encoding="utf-8") for file in sorted(path.glob("*.csv"))]
+        names = [(str(file.relative_to(path)), str(file), "") for file in inside]
+    elif zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            members = sorted(name for name in archive.namelist() if Path(name).suffix.lower() in SUFFIXES)
+            inside_tables = [name for name in archive.namelist() if name.endswith(".csv")]
+            tables = [archive.read(name).decode(errors="replace") for name in inside_tables]
+        names = [(name, str(path), name) for name in members]
+    elif path.is_file():
+        return [_File(path.name, str(path), "", None, path.name, "")]
+    elif may_be_hub_name(source) and path.suffix.lower() not in SUFFIXES:
+        return list(_find_hub(source))
+    else:
+        raise DataError(f"{source}: no file or folder there")
+    if not names:
+        raise DataError(f"{source}: no MIDI files ({' '.join(SUFFIXES)}) in it")
+    known = _maestro(tables)
+    found = []
+    for name, place, member in names:
+        title, split = known.get(Path(name).name, ("", ""))
+        title = title or (name if piece == "file" else REPEATS.sub("", str(Path(name).parent)))
+        found.append(_File(name, place, member, None, title, split))
+    return found
+
+
+def _maestro(tables: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Piece and split of each file that a table of MAESTRO's names."""
+    found = {}
+    for table in tables:
+        for row in csv.DictReader(io.StringIO(table)):
+            if row.get("midi_filename") and row.get("split"):
+                title = f"{row.get('canonical_composer', '')}: {row.get('canonical_title', '')}"
+                found[Path(row["midi_filename"]).name] = (title, row["split"])
+    return found
+
+
+def _find_hub(name: str) -> Iterator[_File]:
+    for number, record in enumerate(load_hub(name, None), 1):
+        for value in record.values():
+            content = value.get("bytes") if isinstance(value, Mapping) else value
+            if isinstance(content, bytes) and content.startswith(b"MThd"):
+                title = str(record.get("title") or record.get("name") or f"record {number}")
+                yield _File(f"{name}, record {number}", "", "", content, title, "")
+                break
+        else:
+            raise DataError(f"{name}, record {number}: no column holds the bytes of a MIDI file")
+
+
+def _digest(files: Sequence[_File], pedal: str) -> str:
+    """A hash of what will be read: names, sizes and times of files, or contents where there are none."""
+    digest = hashlib.sha256(json.dumps([FORMAT, pedal, ONE_STROKE]).encode())
+    for file in files:
+        if file.content is not None:
+            state: Any = hashlib.sha256(file.content).hexdigest()
+        else:
+            status = Path(file.path).stat()
+            state = [status.st_size, status.st_mtime_ns]
+        digest.update(json.dumps([file.name, file.member, file.piece, file.split, state]).encode())
+    return digest.hexdigest()[:32]
+
+
+# ---- parsing
+
+
+class _Parsed(NamedTuple):
+    """What a process sends back of one file: tensors to keep, none where it cannot be read; and what it lost."""
+
+    tensors: Mapping[str, NDArray[Any]]
+    lost: str
+
+
+def _parse(files: Sequence[_File], pedal: PedalMode) -> Iterator[_Parsed]:
+    from tqdm import tqdm
+
+    jobs = [(file, pedal) for file in files]
+    bar = {"total": len(files), "desc": "reading MIDI", "unit": " files", "disable": None, "leave": False}
+    workers = min(os.cpu_count() or 1, len(files) // 8)
+    if workers < 2 or "fork" not in multiprocessing.get_all_start_methods():
+        yield from tqdm(map(_parse_one, jobs), **bar)
+        return
+    # forked processes only read files here; others would need the caller's script to guard its main part
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
+            yield from tqdm(pool.map(_parse_one, jobs, chunksize=4), **bar)
+
+
+def _parse_one(job: tuple[_File, PedalMode]) -> _Parsed:
+    file, pedal = job
+    try:
+        source: bytes | Path = Path(file.path) if file.content is None else file.content
+        if file.member:
+            with zipfile.ZipFile(file.path) as archive:
+                if archive.getinfo(file.member).file_size > LARGEST:
+                    raise DataError(f"{file.name} is larger than {LARGEST // 2**20} MiB, which no performance needs")
+                source = archive.read(file.member)
+        reading = read_midi(source, pedal=pedal, name=file.name)
+    except (DataError, OSError, zipfile.BadZipFile) as error:
+        return _Parsed({}, f"left out: {error}")
+    performance = reading.performance.without_unisons()
+    lost = list(reading.notes)
+    if fewer := len(reading.performance) - len(performance):
+        lost.append(f"{fewer:,} notes that doubled another on the same key left out")
+    melody = np.zeros(len(performance), dtype=bool)
+    for title, track in reading.tracks:
+        if "melody" in title.lower() and len(reading.tracks) > 1:
+            melody |= _among(performance, track)
+    tensors = {name: getattr(performance, name).astype(kind) for name, kind in COLUMNS.items()}
+    tensors["melody"] = melody.astype(np.uint8)
+    tensors["pedal_time"] = np.array([change.time for change in performance.pedal], dtype=np.float64)
+    tensors["pedal_down"] = np.array([change.down for change in performance.pedal], dtype=np.uint8)
+    return _Parsed(tensors, f"{file.name}: {'; '.join(lost)}" if lost else "")
+
+
+def _among(performance: Performance, track: Performance) -> NDArray[np.bool_]:
+    """(N,) which notes of a performance a track struck."""
+    starts: dict[int, list[float]] = {}
+    for pitch, start in zip(track.pitch.tolist(), track.start.tolist(), strict=True):
+        starts.setdefault(pitch, []).append(start)
+    found = np.zeros(len(performance), dtype=bool)
+    for pitch, times in starts.items():
+        places = np.flatnonzero(performance.pitch == pitch)
+        gaps = np.abs(performance.start[places][:, None] - np.array(times))
+        found[places] = gaps.min(axis=1) <= ONE_STROKE
+    return found
+
+
+# ---- keeping
+
+
+def _write(folder: Path, files: Sequence[_File], parsed: Iterable[_Parsed]) -> None:
+    from safetensors.numpy import save_file
+
+    rows, lost = [], []
+    parts: dict[str, list[NDArray[Any]]] = {}
+    for file, one in zip(files, parsed, strict=True):
+        if one.lost:
+            lost.append(one.lost)
+        if one.tensors:
+            row = {"name": file.name, "piece": file.piece, "split": file.split}
+            rows.append({**row, "notes": len(one.tensors["pitch"]), "changes": len(one.tensors["pedal_time"])})
+            for name, column in one.tensors.items():
+                parts.setdefault(name, []).append(column)
+    save_file({name: np.concatenate(columns) for name, columns in parts.items()}, folder / "notes.safetensors")
+    (folder / "recordings.json").write_text(json.dumps({"recordings": rows, "lost": lost}), encoding="utf-8")
+
+
+def _read(folder: Path) -> Collection:
+    from safetensors.numpy import load_file
+
+    tensors = load_file(folder / "notes.safetensors")
+    told = json.loads((folder / "recordings.json").read_text(encoding="utf-8"))
+    recordings, note, change = [], 0, 0
+    for row in told["recordings"]:
+        notes, changes = slice(note, note + row.pop("notes")), slice(change, change + row.pop("changes"))
+        note, change = notes.stop, changes.stop
+        times, downs = tensors["pedal_time"][changes].tolist(), tensors["pedal_down"][changes].tolist()
+        pedal = tuple(Pedal(time, bool(down)) for time, down in zip(times, downs, strict=True))
+        # a performance sorts its notes, and they were kept in that order
+        performance = Performance(*(tensors[name][notes] for name in COLUMNS), pedal)
+        recordings.append(Recording(**row, performance=performance, melody=tensors["melody"][notes].astype(bool)))
+    return Collection(recordings=tuple(recordings), lost=tuple(told["lost"]))
