@@ -1,9 +1,12 @@
 """Who sees whom: the masks and the cache slots of one forward pass, worked out once for all layers.
 
-Shapes: `B` batch, `T` new positions (queries), `S` keys, `H` heads, `K` key/value heads, `E` head width.
+Shapes: `B` batch, `T` new positions (queries), `S` keys, `H` heads, `K` key/value heads, `E` head width, `R` rows of
+relative positions.
 """
 
 from __future__ import annotations
+
+import functools
 
 import torch
 import torch.nn.functional as F
@@ -16,6 +19,9 @@ from suite.model.config import ModelConfig
 # below so many positions, bfloat16 attention trains faster on a CPU in plain products than in PyTorch's fused kernel
 # (with some 25 positions in a fifth of the time; torch 2.13, on a CPU that multiplies bfloat16 in hardware)
 SHORT = 192
+# with relative positions, queries go through plain products on a CPU so many at a time: what a block needs stays in its
+# cache, and half of the products, between queries and later keys, fall away
+BLOCK = 128
 
 
 def rotary_table(positions: Tensor, width: int, theta: float) -> tuple[Tensor, Tensor]:
@@ -42,6 +48,44 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)  # in bfloat16 the rotation itself stays there: half the traffic
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
+
+
+def relative_scores(queries: Tensor, relative: Tensor) -> Tensor:
+    """Products of queries (B, H, T, E) with their heads' vectors of L distances, (L, H * E); returns (B, H, T, L)."""
+    batch, heads, length, width = queries.shape
+    vectors = relative.view(-1, heads, width).permute(1, 2, 0)  # (H, E, L)
+    rows = queries.transpose(0, 1).reshape(heads, -1, width)  # (H, B * T, E)
+    return (rows @ vectors).view(heads, batch, length, -1).transpose(0, 1)
+
+
+def skew(scores: Tensor, keys: int) -> Tensor:
+    """Bring scores of query and distance into the order of query and key.
+
+    What belongs to the first key stands in the row of each query one place before where it stands in the row above.
+    Cut into rows that are one place shorter, the same numbers stand below each other.
+
+    Args:
+        scores: (B, H, T, L) of L > S distances, each less by one than the distance before it; the first is that of the
+            last query and the first key.
+        keys: S.
+
+    Returns:
+        (B, H, T, S), a view. It holds nothing of use where a key's distance is less than the last of the L.
+
+    Source: Huang et al. 2018, "Music Transformer", section 3.4.1.
+    """
+    length, distances = scores.shape[2:]
+    cut = scores.flatten(2).narrow(2, length - 1, length * (distances - 1))  # (B, H, T * (L - 1))
+    return cut.view(*scores.shape[:3], distances - 1)[..., :keys]
+
+
+def mix(scores: Tensor, mask: Tensor, values: Tensor, dropout: float) -> Tensor:
+    """Values (B, K, S, E) weighted by scores (B, H, T, S) where the mask is True; returns (B, H, T, E)."""
+    # added, because filling takes one more pass over all scores, and another over their gradient
+    unseen = torch.where(mask, 0.0, -torch.inf).to(scores.dtype)
+    weights = F.dropout((scores + unseen).softmax(dim=-1), dropout).to(values.dtype)  # (B, H, T, S)
+    grouped = weights.reshape(*values.shape[:2], -1, values.shape[2])  # (B, K, H / K * T, S)
+    return (grouped @ values).view(*scores.shape[:3], -1)
 
 
 class View:
@@ -73,6 +117,7 @@ class View:
         self.cache, self.prefix, self.length = cache, prefix, length
         self.added = lengths or [length] * batch
         self.context = config.context if config.position != "learned" else 0
+        self.span, self.ahead = config.span, config.relative_ahead
         self.masks: dict[int, Tensor | None] = {}
         if cache is not None and cache.static:
             self.end = cache.capacity
@@ -124,11 +169,19 @@ class View:
         stop = min(self.end, self.cache.capacity)
         return all_keys[:, :, :stop], all_values[:, :, :stop]
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, window: int, dropout: float) -> Tensor:
-        """Scaled dot-product attention of (B, H, T, E) on (B, K, S, E) through this view; returns (B, H, T, E)."""
+    def attend(
+        self, queries: Tensor, keys: Tensor, values: Tensor, window: int, dropout: float, relative: Tensor | None = None
+    ) -> Tensor:
+        """Scaled dot-product attention of (B, H, T, E) on (B, K, S, E) through this view; returns (B, H, T, E).
+
+        `relative` (R, H * E) holds each head's vector for every distance, and is part of the scores.
+        """
         batch, heads, length, width = queries.shape
         groups = heads // keys.shape[1]
         mask = self.mask(window)
+        if relative is not None:
+            attend = self._attend_skewed if self.aligned and length > 1 else self._attend_gathered
+            return attend(queries * width**-0.5, keys, values, mask, dropout, relative)
         causal = mask is None and length > 1
         if groups > 1 and length == 1:  # one query a head: its group stands in the place of positions
             queries = queries.view(batch, keys.shape[1], groups, width)
@@ -150,8 +203,60 @@ class View:
         if mask is None:
             mask = torch.ones(self.length, self.end, dtype=torch.bool, device=queries.device).tril()
         scores = (queries @ keys.mT).float() * queries.shape[-1] ** -0.5  # (B, H, T, S)
-        weights = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-        return F.dropout(weights, dropout).to(values.dtype) @ values
+        return mix(scores, mask, values, dropout)
+
+    def _attend_skewed(
+        self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, relative: Tensor
+    ) -> Tensor:
+        """`attend` with relative positions: several scaled queries on rows that are aligned, in plain products.
+
+        A CPU has no fused kernel that gives the gradient of what is added to the scores. Memory grows as T * S, without E.
+        """
+        assert mask is not None
+        size = BLOCK if queries.device.type == "cpu" else self.length
+        # distances fall from that of the last query and the first key to one less than any that is seen, for `skew`
+        spare = 1 if self.prefix is None else self.length
+        ahead = torch.arange(1 - self.end, spare + 1, device=queries.device)
+        vectors = F.embedding(self._rows(ahead), relative)  # (S + spare, H * E)
+        mixed = []
+        for first in range(0, self.length, size):
+            block = queries[:, :, first : first + size]
+            count = block.shape[2]
+            later = self.length - first - count  # queries after the block
+            seen = self.end - later if self.prefix is None else self.end
+            nearby = vectors[later : later + seen + min(spare, count)]
+            grouped = block.reshape(*keys.shape[:2], -1, keys.shape[3])  # (B, K, H / K * count, E)
+            scores = (grouped @ keys[:, :, :seen].mT).view(*block.shape[:3], seen)  # (B, H, count, seen)
+            scores = scores + skew(relative_scores(block, nearby), seen)
+            mixed.append(mix(scores, mask[..., first : first + size, :seen], values[:, :, :seen], dropout))
+        return torch.cat(mixed, dim=2)
+
+    def _attend_gathered(
+        self, queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout: float, relative: Tensor
+    ) -> Tensor:
+        """`attend` with relative positions: one scaled query a row, or rows that are not aligned."""
+        if self.aligned and self.end <= self.span:  # the vectors of one query's keys lie together
+            scores = relative_scores(queries, relative.narrow(0, self.span - self.end, self.end))  # (B, H, T, S)
+        else:
+            rows = self.pair_rows.expand(*queries.shape[:2], -1, -1)  # (B, H, T, S)
+            scores = relative_scores(queries, relative).gather(-1, rows)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, -torch.inf)
+        grouped = queries.reshape(*keys.shape[:2], -1, keys.shape[3])  # (B, K, H / K * T, E)
+        scores = scores.reshape(*grouped.shape[:3], -1)
+        mixed = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=scores, dropout_p=dropout, scale=1.0)
+        return mixed.view(queries.shape)
+
+    @functools.cached_property
+    def pair_rows(self) -> Tensor:
+        """(T, S) or (B, 1, T, S) the row of relative positions for each query and key."""
+        queries, keys = self._pairs()
+        rows = self._rows(keys - queries)
+        return rows[:, None] if rows.dim() == 3 else rows
+
+    def _rows(self, ahead: Tensor) -> Tensor:
+        """The rows of relative positions for keys that are so far ahead of their queries."""
+        return (ahead + (self.span - 1)).clamp(0, self.span + self.ahead - 1)
 
     def mask(self, window: int) -> Tensor | None:
         """True where a query may look, broadcastable to (B, H, T, S); None where plain causal attention says it."""
@@ -162,15 +267,10 @@ class View:
     def _mask(self, window: int) -> Tensor | None:
         reach = min(window or self.end, self.context or self.end)  # a model that slides never looks past its context
         if self.aligned:
-            whole = self.start == 0 or self.length == 1
+            whole = (self.start == 0 and not self.span) or self.length == 1
             if whole and reach >= self.end and self.prefix is None:
                 return None
-            queries = self.positions[:, None]  # (T, 1)
-            keys = torch.arange(self.end, device=queries.device)  # (S,)
-        else:
-            queries = self.positions[:, :, None]  # (B, T, 1)
-            assert self.cache is not None
-            keys = self._key_positions(self.cache.capacity)[:, None, :]  # (B, 1, S)
+        queries, keys = self._pairs()
         visible = keys <= queries
         if self.prefix is not None:
             prefix = self.prefix[:, None, None]  # (B, 1, 1)
@@ -180,6 +280,13 @@ class View:
         if not self.aligned:
             visible = visible & (keys >= 0)
         return visible[:, None] if visible.dim() == 3 else visible  # (B, 1, T, S) or (T, S)
+
+    def _pairs(self) -> tuple[Tensor, Tensor]:
+        """The absolute positions of queries, (T, 1) or (B, T, 1), and of keys, (S,) or (B, 1, S)."""
+        if self.aligned:
+            return self.positions[:, None], torch.arange(self.end, device=self.positions.device)
+        assert self.cache is not None
+        return self.positions[:, :, None], self._key_positions(self.cache.capacity)[:, None, :]
 
     def _key_positions(self, capacity: int) -> Tensor:
         """(B, S) the absolute position that each slot holds, negative where it holds nothing yet."""

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from suite.errors import ConfigError
 
-Position = Literal["learned", "rotary"]
+Position = Literal["learned", "rotary", "relative"]
 Norm = Literal["layer", "rms"]
 Activation = Literal["gelu", "gelu_tanh", "relu2", "swiglu"]
 
@@ -22,14 +22,15 @@ class ModelConfig:
 
     Args:
         vocab_size: number of token ids.
-        context: tokens a position can look back on, itself included. Learned positions end there; rotary ones slide.
+        context: tokens a position can look back on, itself included. Learned positions end there; others slide.
         d_model: width of the residual stream.
         n_layer: number of blocks.
         n_head: query heads; each is d_model / n_head wide.
         n_kv_head: key/value heads, shared by groups of query heads (None: n_head).
             Source: Ainslie et al. 2023, "GQA".
         d_ff: width inside the MLP (None: 4 * d_model; for swiglu 8/3 of it, rounded up to a multiple of 32).
-        position: "learned" (GPT-2) or "rotary". Source: Su et al. 2021, "RoFormer".
+        position: "learned" (GPT-2), "rotary" (Su et al. 2021, "RoFormer") or "relative", where each head learns a
+            vector for every distance between query and key. Source: Huang et al. 2018, "Music Transformer".
         norm: "layer" (LayerNorm) or "rms". Source: Zhang and Sennrich 2019.
         activation: "gelu_tanh" (GPT-2), "gelu" (exact), "relu2" (squared ReLU; So et al. 2021) or "swiglu"
             (Shazeer 2020).
@@ -42,6 +43,11 @@ class ModelConfig:
         norm_eps: added to the variance in every norm.
         qk_norm: RMS-normalise queries and keys per head, so that attention logits are bounded.
             Source: Henry et al. 2020, "Query-Key Normalization for Transformers".
+        relative_span: distances back that relative positions tell apart, 0 among them; keys farther back share the
+            vector of the farthest (None: context, so that every distance has its own).
+            Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations" (the clipping).
+        relative_ahead: distances ahead that relative positions tell apart, for queries in a prefix; keys farther ahead
+            share the vector of the farthest, and with 0 they share the query's own.
 
     Raises:
         ConfigError: the numbers do not fit together; the message names the field.
@@ -68,6 +74,8 @@ class ModelConfig:
     rope_theta: float = 10000.0
     norm_eps: float = 1e-5
     qk_norm: bool = False
+    relative_span: int | None = None
+    relative_ahead: int = 0
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "context", "d_model", "n_layer", "n_head"):
@@ -87,6 +95,20 @@ class ModelConfig:
             raise ConfigError(f"model.windows has {len(self.windows)} entries for {self.n_layer} layers")
         if any(window < 0 for window in self.windows):
             raise ConfigError(f"model.windows has a negative entry: {self.windows}")
+        if self.position != "relative" and (self.relative_span is not None or self.relative_ahead):
+            raise ConfigError(
+                "model.relative_span and model.relative_ahead are for relative positions, "
+                f"and model.position is {self.position!r}"
+            )
+        if self.relative_span is not None and not 1 <= self.relative_span <= self.context:
+            raise ConfigError(
+                f"model.relative_span is {self.relative_span}, and must be from 1 to model.context, {self.context}"
+            )
+        if not 0 <= self.relative_ahead < self.context:
+            raise ConfigError(
+                f"model.relative_ahead is {self.relative_ahead}, and must be at least 0 and less than model.context, "
+                f"{self.context}"
+            )
         for name, choices in (("position", Position), ("norm", Norm), ("activation", Activation)):
             if getattr(self, name) not in get_args(choices):
                 raise ConfigError(
@@ -111,6 +133,11 @@ class ModelConfig:
         if self.activation == "swiglu":  # three matrices instead of two: 8/3 keeps the parameter count
             return -(-8 * self.d_model // 3 // 32) * 32
         return 4 * self.d_model
+
+    @property
+    def span(self) -> int:
+        """Distances back that relative positions tell apart; 0 where positions are not relative."""
+        return (self.relative_span or self.context) if self.position == "relative" else 0
 
     def window(self, layer: int) -> int:
         """Tokens back that `layer` sees, itself included; 0 for all of the context."""

@@ -30,7 +30,7 @@ def prepare_for_inference(transformer: Transformer, weights: str = "float32") ->
 
     Args:
         transformer: the model; its old weights are dropped one by one, so that memory never holds both.
-        weights: "float32", "float16" or "int8", for all matrices but learned positions.
+        weights: "float32", "float16" or "int8", for all matrices but the tables of positions.
 
     Returns:
         the same model, in evaluation mode. With float16 or int8 weights it has no state dict worth saving.

@@ -4,7 +4,7 @@ Read it from the bottom: `Transformer` embeds tokens, runs blocks, and scores th
 and an MLP, each added to the residual stream after a norm.
 
 Shapes: `B` batch, `T` positions, `S` keys, `H` heads, `K` key/value heads, `E` head width, `D` d_model, `F` MLP width,
-`V` vocabulary.
+`V` vocabulary, `R` rows of relative positions.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -30,7 +31,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
 class Attention(nn.Module):
     """Multi-head self-attention with grouped key/value heads.
 
-    Source: Vaswani et al. 2017; grouped heads: Ainslie et al. 2023.
+    Source: Vaswani et al. 2017; grouped heads: Ainslie et al. 2023; relative positions: Huang et al. 2018.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
@@ -42,6 +43,9 @@ class Attention(nn.Module):
         self.qk_norm = config.qk_norm
         self.qkv = nn.Linear(config.d_model, (self.n_head + 2 * self.kv_heads) * self.width, bias=config.bias)
         self.out = nn.Linear(config.d_model, config.d_model, bias=config.bias)
+        self.relative: nn.Parameter | None = None
+        if config.position == "relative":  # a row a distance: from the farthest back, past 0, to the farthest ahead
+            self.relative = nn.Parameter(torch.empty(config.span + config.relative_ahead, config.d_model))  # (R, D)
 
     def forward(self, x: Tensor, view: View, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
@@ -56,7 +60,7 @@ class Attention(nn.Module):
         queries, keys = scored.split_with_sizes((self.n_head, self.kv_heads), dim=1)  # (B, H, T, E), (B, K, T, E)
         keys, values = view.keys_and_values(self.layer, keys, values)  # (B, K, S, E)
         dropout = self.dropout if self.training else 0.0
-        mixed = view.attend(queries, keys, values, self.window, dropout)  # (B, H, T, E)
+        mixed = view.attend(queries, keys, values, self.window, dropout, self.relative)  # (B, H, T, E)
         out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, -1))  # (B, T, D)
         return out
 
@@ -178,7 +182,7 @@ class Transformer(nn.Module):
         if self.config.position == "learned":
             # padding may stand past the last position; it is never looked at
             x = x + self.positions(view.positions.clamp(max=self.config.context - 1))
-        else:
+        elif self.config.position == "rotary":
             cos, sin = rotary_table(view.positions, self.config.head_width, self.config.rope_theta)
             rotary = (cos, sin) if view.aligned else (cos[:, None], sin[:, None])  # (T, E) or (B, 1, T, E)
         x = self.dropout(x)

@@ -2,6 +2,7 @@
 
 Both optimizers decay matrices alone: never norms, biases or other vectors. The embedding tables do decay, as in GPT-2's
 descendants: the token table is mostly the output head as well, and a head that only grows makes logits that only grow.
+So do the tables of relative positions, which lie inside the blocks but are embeddings, and not for Muon.
 """
 
 from __future__ import annotations
@@ -86,15 +87,18 @@ def build_optimizers(model: nn.Module, config: OptimizerConfig) -> list[Optimize
     """The optimizers of a model's parameters, each parameter in one of them.
 
     Args:
-        model: its matrices inside `blocks` are what Muon takes.
+        model: its matrices inside `blocks`, but for tables of relative positions, are what Muon takes.
         config: of the recipe.
 
     Returns:
         AdamW, or AdamW and Muon; each group keeps its full rate in "base_lr".
     """
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
-    hidden = [p for name, p in named if config.kind == "muon" and p.dim() == 2 and "blocks." in name]
-    rest = [p for name, p in named if not (config.kind == "muon" and p.dim() == 2 and "blocks." in name)]
+    hidden: list[Tensor] = []
+    rest: list[Tensor] = []
+    for name, parameter in named:
+        matrix = parameter.dim() == 2 and "blocks." in name and not name.endswith(".relative")
+        (hidden if config.kind == "muon" and matrix else rest).append(parameter)
     groups: list[dict[str, Any]] = [
         {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},

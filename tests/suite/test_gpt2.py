@@ -297,6 +297,7 @@ def test_a_broken_index_is_named(content: str, broken: Path) -> None:
     ("settings", "field"),
     [
         ({"position": "rotary"}, "position"),
+        ({"position": "relative"}, "position"),
         ({"norm": "rms"}, "norm"),
         ({"activation": "swiglu"}, "activation"),
         ({"bias": False}, "bias"),

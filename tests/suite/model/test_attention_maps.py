@@ -13,6 +13,7 @@ from suite.model.quantize import prepare_for_inference
 KINDS: dict[str, dict[str, Any]] = {
     "learned": {},
     "rotary": {"position": "rotary", "norm": "rms", "bias": False},
+    "relative": {"position": "relative", "relative_span": 6, "relative_ahead": 3, "n_kv_head": 2},
     "grouped": {"position": "rotary", "n_kv_head": 2},
     "window": {"position": "rotary", "windows": (3, 0)},
     "normalised": {"position": "rotary", "qk_norm": True, "n_kv_head": 1},

@@ -17,6 +17,8 @@ SETTINGS = {
     "gpt2-windows": {"windows": [3, 0]},
     "rotary": ROTARY,
     "rotary-windows": ROTARY | {"windows": [0, 4]},
+    "relative": {"position": "relative", "norm": "rms", "qk_norm": True, "n_kv_head": 2},
+    "relative-near": {"position": "relative", "relative_span": 5, "relative_ahead": 2, "windows": [0, 4]},
     "rotary-untied": {"position": "rotary", "activation": "relu2", "tie_embeddings": False},
 }
 every_setting = pytest.mark.parametrize("fields", SETTINGS.values(), ids=SETTINGS)
@@ -56,7 +58,7 @@ def test_one_token_at_a_time_equals_one_pass(fields: dict[str, object]) -> None:
     assert cache.lengths.tolist() == cache.seen == [12, 12]
 
 
-@pytest.mark.parametrize("name", ["gpt2-windows", "rotary-windows"])
+@pytest.mark.parametrize("name", ["gpt2-windows", "rotary-windows", "relative-near"])
 @given(cuts=st.sets(st.integers(1, 11)))
 @settings(max_examples=15, deadline=None)
 @torch.inference_mode()
@@ -104,7 +106,7 @@ def test_a_prefix_read_first_equals_one_pass(fields: dict[str, object]) -> None:
         close(logits[row], whole[0, length:])
 
 
-@pytest.mark.parametrize("name", ["rotary", "rotary-windows", "rotary-untied"])
+@pytest.mark.parametrize("name", ["rotary", "rotary-windows", "rotary-untied", "relative"])
 @given(cuts=st.sets(st.integers(1, 39)), longest=st.integers(1, 9))
 @settings(max_examples=15, deadline=None)
 @torch.inference_mode()
@@ -151,11 +153,11 @@ def test_padding_does_not_overwrite_a_ring() -> None:
 def test_a_static_cache_gives_the_same(fields: dict[str, object]) -> None:
     """What a compiled step computes from tensors alone, the eager step computes from Python numbers."""
     model, tokens = tiny(fields, context=12), random_tokens(2, 40)
-    rotary = model.config.position == "rotary"
+    slides = model.config.position != "learned"
     eager, static = KVCache(model.config, 2, 15), KVCache(model.config, 2, 15)
     for cache in (eager, static):
         model(tokens[:, :4], cache=cache, lengths=[4, 2])
-    for step in range(30 if rotary else 8):
+    for step in range(30 if slides else 8):
         new = tokens[:, 4 + step : 5 + step]
         static.static = True
         logits = model(new, cache=static)

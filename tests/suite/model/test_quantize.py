@@ -18,6 +18,7 @@ from suite.model.quantize import (
 
 CONFIGS = {
     "gpt2": ModelConfig(vocab_size=300, context=64, d_model=64, n_layer=3, n_head=4),
+    "relative": ModelConfig(vocab_size=300, context=64, d_model=64, n_layer=3, n_head=4, position="relative"),
     "untied, no bias": ModelConfig(
         vocab_size=300, context=64, d_model=64, n_layer=3, n_head=4, n_kv_head=2, position="rotary", norm="rms",
         activation="swiglu", bias=False, tie_embeddings=False,

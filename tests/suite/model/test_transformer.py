@@ -10,6 +10,7 @@ from suite.model import ModelConfig, Transformer
 from suite.model.attention import rotary_table, rotate
 
 ROTARY = {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": False, "qk_norm": True}
+RELATIVE = {"position": "relative", "relative_ahead": 2}
 
 
 def tiny(**changes: object) -> Transformer:
@@ -38,14 +39,16 @@ def influence(model: Transformer, length: int, prefix: int | None = None) -> lis
     return seen
 
 
-@pytest.mark.parametrize("fields", [{}, ROTARY, ROTARY | {"n_kv_head": 2}], ids=["gpt2", "rotary", "grouped"])
+@pytest.mark.parametrize(
+    "fields", [{}, ROTARY, ROTARY | {"n_kv_head": 2}, RELATIVE], ids=["gpt2", "rotary", "grouped", "relative"]
+)
 @torch.inference_mode()
 def test_each_position_sees_exactly_what_is_before_it(fields: dict[str, object]) -> None:
     """A model that sees the future trains to a perfect loss and generates nonsense."""
     assert influence(tiny(**fields), 6) == [list(range(position + 1)) for position in range(6)]
 
 
-@pytest.mark.parametrize("fields", [{}, ROTARY], ids=["gpt2", "rotary"])
+@pytest.mark.parametrize("fields", [{}, ROTARY, RELATIVE], ids=["gpt2", "rotary", "relative"])
 @torch.inference_mode()
 def test_prefix_positions_see_each_other_both_ways(fields: dict[str, object]) -> None:
     """A prefix one too long shows the first target token to its own prediction."""
@@ -74,10 +77,11 @@ def test_windows_apply_to_their_own_layers() -> None:
     assert influence(tiny(n_layer=2, windows=[2, 2]), 6)[5] == [3, 4, 5]
 
 
+@pytest.mark.parametrize("fields", [ROTARY, RELATIVE, RELATIVE | {"relative_span": 2}])
 @torch.inference_mode()
-def test_rotary_sequences_longer_than_the_context_slide() -> None:
+def test_sequences_longer_than_the_context_slide(fields: dict[str, object]) -> None:
     expected = [list(range(max(0, position - 3), position + 1)) for position in range(9)]
-    assert influence(tiny(context=4, **ROTARY), 9) == expected
+    assert influence(tiny(context=4, **fields), 9) == expected
 
 
 def test_learned_positions_end_at_the_context() -> None:
@@ -86,7 +90,7 @@ def test_learned_positions_end_at_the_context() -> None:
         tiny()(torch.zeros(1, 13, dtype=torch.long))
 
 
-@pytest.mark.parametrize("fields", [{}, ROTARY], ids=["gpt2", "rotary"])
+@pytest.mark.parametrize("fields", [{}, ROTARY, RELATIVE], ids=["gpt2", "rotary", "relative"])
 @torch.inference_mode()
 def test_padding_on_the_right_changes_nothing(fields: dict[str, object]) -> None:
     """Training pads without a mask; a row's loss must not depend on its batch-mates."""

@@ -142,7 +142,11 @@ def same(left: Sequence[Hypothesis], right: Sequence[Hypothesis]) -> None:
         assert one.score == pytest.approx(other.score, abs=1e-4)
 
 
-@pytest.mark.parametrize("fields", [{}, ROTARY, ROTARY | {"context": 8}], ids=["gpt2", "rotary", "slides"])
+@pytest.mark.parametrize(
+    "fields",
+    [{}, ROTARY, ROTARY | {"context": 8}, {"position": "relative"}],
+    ids=["gpt2", "rotary", "slides", "relative"],
+)
 def test_prompts_do_not_influence_each_other(fields: dict[str, object]) -> None:
     """Searches end at different steps; what leaves the batch must take its own rows along and no others."""
     model = tiny(vocabulary=11, **fields)

@@ -20,6 +20,7 @@ ROTARY = {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": F
 SETTINGS = {
     "gpt2": {},
     "rotary": ROTARY,
+    "relative": {"position": "relative", "relative_span": 7, "relative_ahead": 2, "n_kv_head": 2},
     "windows": ROTARY | {"windows": [3, 0]},
     "learned-windows": {"windows": [0, 4]},
 }
@@ -302,7 +303,9 @@ def test_bad_arguments_are_named() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fields", [{}, ROTARY | {"windows": [3, 0]}], ids=["gpt2", "rotary"])
+@pytest.mark.parametrize(
+    "fields", [{}, ROTARY | {"windows": [3, 0]}, SETTINGS["relative"]], ids=["gpt2", "rotary", "relative"]
+)
 def test_compiled_equals_eager(fields: dict[str, object]) -> None:
     """Across restarts, sliding and rows that leave: whatever Python number was frozen in shows here."""
     model = tiny(**fields)
