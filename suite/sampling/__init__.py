@@ -2,6 +2,16 @@
 
 from suite.sampling.beam import Hypothesis, beam_search
 from suite.sampling.generate import Generated, Step, generate, stream
-from suite.sampling.rules import Grammar, Sampling
+from suite.sampling.rules import Grammar, Sampling, with_settings
 
-__all__ = ["Generated", "Grammar", "Hypothesis", "Sampling", "Step", "beam_search", "generate", "stream"]
+__all__ = [
+    "Generated",
+    "Grammar",
+    "Hypothesis",
+    "Sampling",
+    "Step",
+    "beam_search",
+    "generate",
+    "stream",
+    "with_settings",
+]

@@ -88,6 +88,19 @@ class Sampling:
         return self.temperature == 0.0
 
 
+def with_settings(sampling: Sampling, settings: Mapping[str, Any]) -> Sampling:
+    """`sampling` with some fields replaced.
+
+    Raises:
+        ConfigError: there is no such field.
+    """
+    known = [field.name for field in dataclasses.fields(Sampling)]
+    for name in settings:
+        if name not in known:
+            raise ConfigError(f"unknown setting {name!r}; there are {', '.join(known)}")
+    return dataclasses.replace(sampling, **settings)
+
+
 class Grammar(Protocol):
     """Says which tokens may come next. A task with a formal language (music events, JSON) writes one.
 

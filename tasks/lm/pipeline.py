@@ -12,7 +12,7 @@ import torch
 from suite.data.tokenizer import Tokenizer
 from suite.errors import ConfigError, DataError
 from suite.hub import Model
-from suite.sampling import Sampling, Step, beam_search, generate, stream
+from suite.sampling import Sampling, Step, beam_search, generate, stream, with_settings
 
 # GPT-2's published samples were drawn with top-k 40; a little below temperature 1 suits small models
 DEFAULT = Sampling(temperature=0.8, top_k=40)
@@ -229,16 +229,3 @@ class Writer:
             for prompt, hypotheses in zip(texts, found, strict=True)
             for one in hypotheses
         ]
-
-
-def with_settings(sampling: Sampling, settings: dict[str, Any]) -> Sampling:
-    """`sampling` with some fields replaced.
-
-    Raises:
-        ConfigError: there is no such field.
-    """
-    known = [field.name for field in dataclasses.fields(Sampling)]
-    for name in settings:
-        if name not in known:
-            raise ConfigError(f"unknown setting {name!r}; there are {', '.join(known)}")
-    return dataclasses.replace(sampling, **settings)
