@@ -25,7 +25,6 @@ from suite.data.performance import Pedal, Performance
 from suite.errors import DataError
 
 Samples = NDArray[np.float32]
-Floats = NDArray[np.float64]
 
 RATE = 44100  # samples a second
 RELEASE = 0.1  # seconds that a damper takes to silence a string

@@ -210,7 +210,7 @@ class View:
     ) -> Tensor:
         """`attend` with relative positions: several scaled queries on rows that are aligned, in plain products.
 
-        A CPU has no fused kernel that gives the gradient of what is added to the scores. Memory grows as T * S, without E.
+        A CPU has no fused kernel that gives the gradient of what is added to the scores. Memory grows as T * S alone.
         """
         assert mask is not None
         size = BLOCK if queries.device.type == "cpu" else self.length
