@@ -42,6 +42,7 @@ SUSTAIN = 64
 RESET_CONTROLLERS = 121
 # a pedal that trembles about the middle is not lifted and pressed again each time
 DOWN, UP = 64, 48
+STUCK = 20.0  # seconds for which no pianist holds the pedal; some files press it once and never release it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +55,7 @@ class Reading:
         drums: notes on the drum channel, left out.
         unended: notes without an end, which last to the end of their track.
         orphans: ends without a note, left out.
+        stuck: times that the pedal stays down for more than 20 seconds, left out.
         instruments: programs other than pianos (0 to 7) whose notes are read as a piano's.
     """
 
@@ -62,6 +64,7 @@ class Reading:
     drums: int = 0
     unended: int = 0
     orphans: int = 0
+    stuck: int = 0
     instruments: tuple[int, ...] = ()
 
     @property
@@ -73,6 +76,8 @@ class Reading:
             yield f"{self.unended:,} notes had no end and last to the end of their track"
         if self.orphans:
             yield f"{self.orphans:,} note ends without a note left out"
+        if self.stuck:
+            yield f"{self.stuck:,} times the pedal is down for more than {STUCK:.0f} seconds, and left out there"
         if self.instruments:
             yield f"instruments {', '.join(map(str, self.instruments))} are read as a piano"
 
@@ -84,8 +89,8 @@ def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: st
 
     Args:
         source: a path, or the file's bytes.
-        pedal: "fold" lengthens notes to the sustain pedal's release or the same key's next stroke, "keep" leaves it as
-            changes beside the notes, "ignore" drops it.
+        pedal: "fold" lengthens notes to the sustain pedal's release or the same key's next stroke (where it is not
+            stuck, see `STUCK`), "keep" leaves it as changes beside the notes, "ignore" drops it.
         name: what to call the file in an error (bytes have no name).
 
     Raises:
@@ -105,10 +110,13 @@ def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: st
     seconds = clock(division, [change for track in tracks for change in track.tempos], name)
     start, end = seconds(start_ticks), seconds(end_ticks)
     pedals = {} if pedal == "ignore" else _pedals(tracks, seconds)
+    stuck = 0
     if pedal == "fold":
+        last = float(end.max())
         for number, changes in pedals.items():
-            there = channel == number
-            end[there] = damped(pitch[there], start[there], end[there], changes)
+            there, moves = channel == number, moving(changes, last)
+            end[there] = damped(pitch[there], start[there], end[there], moves)
+            stuck += -(-(len(changes) - len(moves)) // 2)  # a press and a release, which the last may lack
     kept = one_pedal(*pedals.values()) if pedal == "keep" else ()
     last = max([end.max(), *(change.time for change in kept)])
     if last > LONGEST:
@@ -121,6 +129,7 @@ def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: st
         drums=drums,
         unended=sum(track.unended for track in tracks),
         orphans=sum(track.orphans for track in tracks),
+        stuck=stuck,
         instruments=tuple(sorted(set().union(*(track.instruments for track in tracks)))),
     )
 
@@ -283,6 +292,14 @@ def _pedals(tracks: Iterable[_Track], seconds: Clock) -> dict[int, tuple[Pedal, 
     return {channel: pedal_changes(those) for channel, those in values.items()}
 
 
+def moving(changes: Sequence[Pedal], last: float) -> tuple[Pedal, ...]:
+    """A pedal's changes without the presses that are not released in time, or not by the last note's end."""
+    releases = [*(change.time for change in changes[1::2]), last]
+    pairs = zip(changes[::2], releases, strict=False)
+    kept = [place for place, (press, release) in enumerate(pairs) if release - press.time <= STUCK]
+    return tuple(change for place in kept for change in changes[2 * place : 2 * place + 2])
+
+
 def pedal_changes(values: Iterable[tuple[float, int]]) -> tuple[Pedal, ...]:
     """The changes of one pedal, from the times and values of its messages."""
     down, changes = False, []
@@ -356,19 +373,3 @@ def write_midi(performance: Performance, path: Path | str) -> None:
         write_atomic(Path(path), content.getvalue())
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror or error})") from None
-
-
-# to be removed once `suite.data.sound` calls Performance.folded()
-@dataclass(slots=True)
-class Stroke:
-    channel: int
-    pitch: int
-    velocity: int
-    start: int
-    end: int
-
-
-def fold(struck: Sequence[Stroke], pedals: dict[int, list[tuple[int, bool]]]) -> None:
-    pitch, start, end = (np.array([getattr(stroke, name) for stroke in struck]) for name in ("pitch", "start", "end"))
-    for stroke, until in zip(struck, damped(pitch, start, end, one_pedal(pedals[0])), strict=True):
-        stroke.end = int(until)

@@ -33,7 +33,7 @@ from suite.errors import DataError
 SUFFIXES = (".mid", ".midi", ".kar")
 # ASAP keeps performances of one piece in another folder where they leave out repeats
 REPEATS = re.compile(r"(_no(_first|_\d+)?)?_repeat$")
-FORMAT = 1  # of what is kept; a higher one reads the files again
+FORMAT = 2  # of what is kept; a higher one reads the files again
 COLUMNS = {"pitch": np.uint8, "velocity": np.uint8, "start": np.float64, "end": np.float64}
 
 

@@ -512,3 +512,14 @@ def test_damaged_files(count: int, capfd: pytest.CaptureFixture[str]) -> None:
                 assert len(table.decode(tokens)) == len(reading.performance), number
     assert read > count / 20
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_stuck_pedal_is_left_out(folder: Path) -> None:
+    """A pedal that is pressed once and never released would hold all notes of a song; one of a few seconds holds."""
+    notes = [Note(60 + place % 12, 64, place * 1.0, place * 1.0 + 0.5) for place in range(60)]
+    pedal = [Pedal(0.9, True), Pedal(2.7, False), Pedal(10.0, True)]
+    Performance.of(notes, pedal).save(folder / "stuck.mid")
+    reading = read_midi(folder / "stuck.mid")
+    assert reading.stuck == 1 and any("20 seconds" in line for line in reading.notes)
+    lengths = (reading.performance.end - reading.performance.start).round(3).tolist()
+    assert lengths == [0.5, 1.7, 0.7, *[0.5] * 57]
