@@ -125,7 +125,8 @@ def split_by_piece(
     Returns:
         training and validation recordings; a collection's own test recordings are in neither.
     """
-    train, valid = [], []
+    train: list[Recording] = []
+    valid: list[Recording] = []
     for recording in recordings:
         if recording.split:
             {"train": train, "validation": valid}.get(recording.split, []).append(recording)
@@ -306,6 +307,7 @@ def _read(folder: Path) -> Collection:
         times, downs = tensors["pedal_time"][changes].tolist(), tensors["pedal_down"][changes].tolist()
         pedal = tuple(Pedal(time, bool(down)) for time, down in zip(times, downs, strict=True))
         # a performance sorts its notes, and they were kept in that order
-        performance = Performance(*(tensors[name][notes] for name in COLUMNS), pedal)
+        pitch, velocity, start, end = (tensors[name][notes] for name in COLUMNS)
+        performance = Performance(pitch, velocity, start, end, pedal)
         recordings.append(Recording(**row, performance=performance, melody=tensors["melody"][notes].astype(bool)))
     return Collection(recordings=tuple(recordings), lost=tuple(told["lost"]))

@@ -1,0 +1,189 @@
+"""Training examples out of recordings: windows at random places, moved in pitch and time, in each of the formats.
+
+An example is a pure function of its index, so nothing has to be kept to resume a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.data.events import RATE
+from suite.data.performance import Performance
+from suite.data.recordings import Recording
+from suite.errors import DataError
+from suite.tasks.music.format import Format
+from suite.training.batches import Example
+
+BEGINNINGS = 0.08  # share of the windows that start with their piece
+TOGETHER = 0.03  # seconds in which notes count as struck at once, where a melody is sought
+LOWEST, HIGHEST = 21, 108  # of a piano
+
+
+class Windows:
+    """Windows of `context` tokens without end.
+
+    Args:
+        recordings: to take them from, each as often as it is long.
+        format: of the tokens.
+        context: tokens that the model reads; an example has one more.
+        seed: of places, transpositions and tempos.
+        transpose: semitones up or down at most; less where the piano ends.
+        stretch: how much slower or faster at most, as a share.
+        accompaniment, fill: shares of the examples in these formats.
+
+    Raises:
+        DataError: there are no recordings.
+    """
+
+    def __init__(
+        self,
+        recordings: Sequence[Recording],
+        format: Format,
+        context: int,
+        seed: int,
+        *,
+        transpose: int = 0,
+        stretch: float = 0.0,
+        accompaniment: float = 0.0,
+        fill: float = 0.0,
+    ) -> None:
+        if not recordings:
+            raise DataError("no recordings are left to train on; hold fewer out")
+        self.recordings, self.format, self.context, self.seed = recordings, format, context, seed
+        self.transpose, self.stretch = transpose, stretch
+        self.accompaniment, self.fill = accompaniment, fill
+        self.ends = np.cumsum([len(recording.performance) for recording in recordings])
+
+    def length(self, index: int, /) -> int:
+        """Tokens of an example: nearly all have as many."""
+        return self.context + 1
+
+    def __getitem__(self, index: int, /) -> Example:
+        random = np.random.default_rng((self.seed, index))
+        place = int(np.searchsorted(self.ends, random.integers(self.ends[-1]), side="right"))
+        recording = self.recordings[place]
+        count = len(recording.performance)
+        # an event needs a token, so that half as many notes with their ends fill the window
+        size = self.context // 2 + 2
+        first = 0 if random.random() < BEGINNINGS else int(random.integers(max(1, count - size // 2)))
+        notes = slice(first, first + size)
+        window = self._moved(part(recording.performance, notes), random)
+        kind = random.random()
+        if kind < self.accompaniment:
+            melody = recording.melody[notes] if recording.melody.any() else skyline(window)
+            return self._accompaniment(window, melody)
+        if kind < self.accompaniment + self.fill and len(window) >= 8:
+            return self._fill(window, random)
+        tokens = self.format.events(window)
+        if first == 0:
+            tokens.insert(0, self.format.special("<bos>"))
+        if notes.stop >= count:
+            tokens.append(self.format.eos)
+        return Example(np.array(tokens[: self.context + 1]))
+
+    def _moved(self, window: Performance, random: np.random.Generator) -> Performance:
+        """Transposed and stretched by chance."""
+        low, high = int(window.pitch.min()), int(window.pitch.max())
+        down = max(-self.transpose, min(0, LOWEST - low))
+        up = min(self.transpose, max(0, HIGHEST - high))
+        moved = window.transposed(int(random.integers(down, up + 1)))
+        return moved.stretched(float(1 + random.uniform(-self.stretch, self.stretch)))
+
+    def _accompaniment(self, window: Performance, melody: NDArray[np.bool_]) -> Example:
+        """As much of the window as fits with its melody."""
+        count = len(window)
+        while True:
+            end = float(window.start[count]) if count < len(window) else window.duration + 1
+            kept = np.arange(len(window)) < count
+            whole = cut(part(window, kept), end)
+            tokens, target = self.format.accompaniment(cut(part(window, kept & melody), end), whole)
+            if len(tokens) <= self.context:
+                return Example(np.array([*tokens, self.format.eos]), target=target)
+            count = max(1, int(count * min(0.95, self.context / len(tokens))))
+
+    def _fill(self, window: Performance, random: np.random.Generator) -> Example:
+        """A gap somewhere in as much of the window as fits."""
+        begins = random.uniform(0.1, 0.6)
+        shares = (begins, begins + random.uniform(0.1, 0.3))
+        window = self.format.performance(self.format.events(window))  # on the grid of steps
+        count = len(window)
+        while True:
+            kept = part(window, slice(0, count))
+            first, second = (float(kept.start[int(share * (count - 1)) + 1]) for share in shares)
+            before, middle, after = divide(kept, first, second)
+            gap = round((second - before.duration) * RATE)
+            prompt = self.format.fill(before, after, gap)
+            tokens = [*prompt, *self.format.events(before.joined(middle))[len(self.format.events(before)) :]]
+            if len(tokens) <= self.context:
+                return Example(np.array([*tokens, self.format.eos]), target=len(prompt))
+            count = max(4, int(count * min(0.95, self.context / len(tokens))))
+
+
+def part(performance: Performance, notes: slice | NDArray[np.bool_]) -> Performance:
+    """Some of the notes (and the pedal while they sound), the first at 0 seconds where it is a slice."""
+    pitch, velocity = performance.pitch[notes], performance.velocity[notes]
+    start, end = performance.start[notes], performance.end[notes]
+    if isinstance(notes, slice) and len(start):
+        first, last = float(start[0]), float(end.max())
+        pedal = tuple(change for change in performance.pedal if first <= change.time <= last)
+        return Performance(pitch, velocity, start, end, pedal).shifted(-first)
+    return Performance(pitch, velocity, start, end, performance.pedal)
+
+
+def cut(performance: Performance, end: float) -> Performance:
+    """No note, and no pedal, longer than to `end` seconds; all notes start before."""
+    ends = np.minimum(performance.end, end)
+    pedal = tuple(change for change in performance.pedal if change.time < end)
+    return Performance(performance.pitch, performance.velocity, performance.start, ends, pedal)
+
+
+def divide(performance: Performance, first: float, second: float) -> tuple[Performance, Performance, Performance]:
+    """What starts before `first`, from there to `second`, and after; notes are cut off where their part ends.
+
+    The last part counts its time from its first note, which is at `second`.
+    """
+    starts = performance.start
+    before = cut(part(performance, starts < first), first)
+    middle = cut(part(performance, (starts >= first) & (starts < second)), second)
+    after = part(performance, slice(int(np.searchsorted(starts, second)), None))
+    return before, middle, after
+
+
+def skyline(performance: Performance) -> NDArray[np.bool_]:
+    """(N,) which notes are the highest of all that sound when they are struck.
+
+    Source: Uitdenbogerd and Zobel 1998, "Manipulation of Music for Melody Matching".
+    """
+    found = np.zeros(len(performance), dtype=bool)
+    starts, ends, pitches = performance.start, performance.end, performance.pitch
+    for note in range(len(performance)):
+        start = starts[note] + TOGETHER
+        last = int(np.searchsorted(starts, start, side="right"))
+        near = slice(max(0, note - 64), last)  # of a piano's notes no more sound at once
+        higher = (pitches[near] > pitches[note]) & (ends[near] > start)
+        found[note] = not higher.any()
+    return found
+
+
+def validation_windows(
+    recordings: Sequence[Recording], format: Format, context: int, tokens: int
+) -> tuple[list[Example], int]:
+    """Whole recordings cut into windows, or so many of these, evenly spread, as have `tokens` tokens.
+
+    Returns:
+        the windows, and the tokens of all.
+    """
+    windows = [window for recording in recordings for window in windows_of(recording.performance, format, context)]
+    total = sum(len(window) - 1 for window in windows)
+    every = max(1, -(-total // tokens)) if tokens else 1
+    return [Example(window) for window in windows[::every]], total
+
+
+def windows_of(performance: Performance, format: Format, context: int) -> Iterator[NDArray[np.int64]]:
+    """A whole piece, `<bos>` and `<eos>` included, in windows of which each predicts `context` tokens."""
+    stream = np.array([*format.piece(performance), format.eos])
+    for first in range(0, len(stream) - 1, context):
+        yield stream[first : first + context + 1]

@@ -1,0 +1,291 @@
+"""How like music is to other music, how much of it is copied, and how sure a mean is.
+
+Shapes: `N` notes, `K` bins, `R` recordings, `P` pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.data.events import RATE, VELOCITIES, steps, velocity_bin
+from suite.data.performance import PITCHES, Performance
+from suite.data.recordings import Recording
+from suite.tasks.music.examples import TOGETHER
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SMOOTHING = 0.5  # added to every bin's count before the divergence; Jeffreys' prior
+DRAWS = 2000  # of the bootstrap
+
+# ---- histograms
+
+
+@dataclass(frozen=True)
+class Feature:
+    """Something that is counted in music.
+
+    Attributes:
+        values: of a performance.
+        edges: (K - 1,) where one bin ends and the next begins; what is below the first or above the last has a bin too.
+    """
+
+    values: Callable[[Performance], NDArray[np.floating] | NDArray[np.integer]]
+    edges: Floats
+
+    def histogram(self, performances: Sequence[Performance]) -> Ints:
+        """(K,) how often the values of all these performances fall into each bin."""
+        values = np.concatenate([self.values(one) for one in performances])
+        return np.bincount(np.searchsorted(self.edges, values, side="right"), minlength=len(self.edges) + 1)
+
+
+def density(performance: Performance) -> Ints:
+    """Notes struck in each second from the first one on, the last second only where it is whole."""
+    if not len(performance):
+        return np.zeros(0, dtype=np.int64)
+    first = performance.start[0]
+    whole = max(1, int(performance.duration - first + 1e-6))
+    second = np.floor(performance.start - first + 1e-6).astype(np.int64)
+    return np.bincount(second, minlength=whole)[:whole]
+
+
+def polyphony(performance: Performance) -> Ints:
+    """Notes that sound at each tenth of a second from the first one on."""
+    start = performance.start.min(initial=performance.duration)
+    # between two steps of the grid, where no note starts or ends
+    times = np.arange(start + 0.5 / RATE, performance.duration, 0.1)
+    ends = np.sort(performance.end)
+    return np.searchsorted(performance.start, times) - np.searchsorted(ends, times)
+
+
+def one_each(count: int) -> Floats:
+    """The edges of one bin for each of 0, 1, ... count - 1."""
+    return np.arange(0.5, count - 1)
+
+
+# at once, then half octaves from 6 ms to 12 s; no edge is a multiple of 10 ms, where quantised times are
+MILLISECONDS: Floats = 6 * 2 ** (np.arange(23) / 2)
+
+FEATURES: Mapping[str, Feature] = {
+    "pitch class": Feature(lambda music: music.pitch % 12, one_each(12)),
+    "pitch": Feature(lambda music: music.pitch, one_each(PITCHES)),
+    "inter-onset interval": Feature(lambda music: 1000 * np.diff(music.start), MILLISECONDS),
+    "duration": Feature(lambda music: 1000 * (music.end - music.start), MILLISECONDS),
+    "velocity": Feature(lambda music: velocity_bin(music.velocity) - 1, one_each(VELOCITIES)),
+    "notes per second": Feature(density, one_each(41)),
+    "polyphony": Feature(polyphony, one_each(31)),
+}
+
+
+def overlap(first: Ints, second: Ints) -> float:
+    """The area that two histograms share, each scaled to an area of 1; 0 where one is empty.
+
+    Args:
+        first, second: (K,) counts.
+    """
+    return float(np.minimum(first / max(1, first.sum()), second / max(1, second.sum())).sum())
+
+
+def divergence(first: Ints, second: Ints) -> float:
+    """Kullback-Leibler divergence of the second histogram from the first, in nats.
+
+    Half a count is added to every bin of both, so that a bin empty in the second does not make it infinite.
+
+    Args:
+        first, second: (K,) counts.
+    """
+    p, q = ((counts + SMOOTHING) / (counts + SMOOTHING).sum() for counts in (first, second))
+    return float((p * np.log(p / q)).sum())
+
+
+def likeness(reference: Sequence[Performance], others: Sequence[Performance]) -> dict[str, dict[str, float]]:
+    """How like some performances are to others, for each of `FEATURES`.
+
+    Returns:
+        the `overlap` of the histograms, and the `divergence` (reference || others, nats).
+    """
+    found = {}
+    for name, feature in FEATURES.items():
+        first, second = feature.histogram(reference), feature.histogram(others)
+        found[name] = {"overlap": overlap(first, second), "divergence": divergence(first, second)}
+    return found
+
+
+# ---- excerpts
+
+
+def first_half(recordings: Sequence[Recording]) -> NDArray[np.bool_]:
+    """(R,) which recordings belong to one half of the pieces: they alternate in the order of their first recordings."""
+    pieces = {piece: place for place, piece in enumerate(dict.fromkeys(recording.piece for recording in recordings))}
+    return np.array([pieces[recording.piece] % 2 == 0 for recording in recordings])
+
+
+def evenly(count: int, total: int) -> list[int]:
+    """Places of `count` among `total`, evenly spread; of all, where there are no more."""
+    count = min(count, total)
+    return [(2 * place + 1) * total // (2 * count) for place in range(count)]
+
+
+def excerpts(recordings: Sequence[Recording], count: int, seconds: float) -> list[Performance]:
+    """Excerpts, evenly spread over the time of all recordings, of which each must be long enough."""
+    ends = np.cumsum([one.performance.duration for one in recordings])
+    found = []
+    for place in range(count):
+        time = (place + 0.5) / count * ends[-1]
+        number = int(np.searchsorted(ends, time, side="right"))
+        performance = recordings[number].performance
+        start = min(time - (ends[number] - performance.duration), performance.duration - seconds)
+        found.append(performance.between(start, start + seconds))
+    return found
+
+
+# ---- copying
+
+WINDOW = 8  # intervals that make one number: a byte each
+BORDER = 0  # the byte between two recordings; an interval is its semitones + 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy:
+    """A run of notes that is also in a training recording, at the same or another pitch, in any rhythm.
+
+    Attributes:
+        notes: in the run.
+        seconds: from its first stroke to its last, in the sample.
+        start: seconds at which it begins.
+        name: of the recording.
+        there: seconds at which it begins there.
+        transposed: semitones by which it is higher than there.
+    """
+
+    notes: int
+    seconds: float
+    start: float
+    name: str
+    there: float
+    transposed: int
+
+
+def in_order(performance: Performance) -> Ints:
+    """(N,) the notes by time, those struck together (within 30 ms, one after the other) by pitch.
+
+    Which note of a chord comes a few milliseconds before the other changes when times are quantised, and would break
+    a run: told apart by their steps alone, excerpts of ASAP are found again in it for a third of their length only, and
+    so for two thirds.
+    """
+    chord = np.cumsum(np.diff(steps(performance.start), prepend=0) > round(TOGETHER * RATE))
+    order: Ints = np.lexsort((performance.pitch, chord))
+    return order
+
+
+def longest_copies(samples: Sequence[Performance], training: Sequence[Recording]) -> list[Copy | None]:
+    """For each sample the longest run of notes whose intervals follow each other in a training recording as well.
+
+    Pieces by different hands share runs, too, such as scales and repeated notes, so the figure means something only
+    beside that of music known not to be copied.
+
+    Args:
+        samples: to search for.
+        training: to search in.
+
+    Returns:
+        None for samples that share no two notes' interval with any recording.
+    """
+    orders = [in_order(recording.performance) for recording in training]
+    pitches = [one.performance.pitch[order] for one, order in zip(training, orders, strict=True)]
+    intervals = [np.append(np.diff(pitch) + 128, BORDER) for pitch in pitches]
+    offsets = np.cumsum([0, *map(len, intervals)])
+    keys = _keys(np.concatenate(intervals))
+    places = np.argsort(keys)
+    keys = keys[places]
+
+    def longest(sample: Performance) -> Copy | None:
+        order = in_order(sample)
+        pitch = sample.pitch[order]
+        found = _longest_run(np.diff(pitch) + 128, keys, places)
+        if found is None:
+            return None
+        length, here, place = found
+        number = int(np.searchsorted(offsets, place, side="right")) - 1
+        source, note = training[number], place - int(offsets[number])
+        strokes = sample.start[order][here : here + length + 1]
+        return Copy(
+            notes=length + 1,
+            seconds=float(np.ptp(strokes)),
+            start=float(strokes.min()),
+            name=source.name,
+            there=float(source.performance.start[orders[number]][note]),
+            transposed=int(pitch[here] - pitches[number][note]),
+        )
+
+    return [longest(sample) for sample in samples]
+
+
+def _keys(intervals: Ints) -> NDArray[np.uint64]:
+    """(N,) each interval and the seven after it as one number, the first in the highest byte."""
+    padded = np.append(intervals, np.full(WINDOW - 1, BORDER)).astype(np.uint64)
+    keys = np.zeros(len(intervals), dtype=np.uint64)
+    for place in range(WINDOW):
+        keys = (keys << np.uint64(8)) | padded[place : place + len(intervals)]
+    return keys
+
+
+def _longest_run(intervals: Ints, keys: NDArray[np.uint64], places: NDArray[np.intp]) -> tuple[int, int, int] | None:
+    """Length of the longest run of intervals that stands in training too, where it begins here, and there.
+
+    Args:
+        intervals: of a sample.
+        keys, places: the windows of training, sorted, and where each stands.
+    """
+    wanted = _keys(intervals)
+    for width in range(min(WINDOW, len(intervals)), 0, -1):
+        # the windows that begin with the same `width` intervals stand together
+        cut = np.uint64(8 * (WINDOW - width))
+        heads = (wanted[: len(intervals) - width + 1] >> cut) << cut
+        lasts = np.searchsorted(keys, heads + ((np.uint64(1) << cut) - np.uint64(1)), side="right")
+        firsts = np.searchsorted(keys, heads, side="left")
+        best = (0, 0, 0)
+        before, lengths = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64)
+        for here, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
+            now = np.sort(places[first:last])
+            # a window that follows one found before makes a run longer by one
+            at = np.searchsorted(before, now - 1)
+            follows = at < len(before)
+            follows[follows] = before[at[follows]] == now[follows] - 1
+            longer = np.ones(len(now), dtype=np.int64)
+            longer[follows] += lengths[at[follows]]
+            before, lengths = now, longer
+            if len(now) and (top := int(longer.max())) > best[0]:
+                best = (top, here - top + 1, int(now[longer.argmax()]) - top + 1)
+        if best[0]:
+            return best[0] + width - 1, best[1], best[2]
+    return None
+
+
+# ---- how sure
+
+
+def bootstrap(totals: Floats, counts: Ints, pieces: Sequence[str]) -> list[float] | None:
+    """The 95 % interval of a mean, by drawing as many pieces again, with replacement; None where there is only one.
+
+    Recordings of one piece are drawn together: they are too alike to count as several.
+
+    Source: Efron 1979, "Bootstrap Methods: Another Look at the Jackknife" (percentiles).
+
+    Args:
+        totals: (R,) sums of what is averaged.
+        counts: (R,) how many each sums over.
+        pieces: (R,) what each is a recording of.
+    """
+    names, place = np.unique(pieces, return_inverse=True)
+    if len(names) < 2:
+        return None
+    chance = np.full(len(names), 1 / len(names))
+    drawn = np.random.default_rng(0).multinomial(len(names), chance, DRAWS)  # (draws, P)
+    means = (drawn @ np.bincount(place, totals)) / (drawn @ np.bincount(place, counts))  # (draws,)
+    low, high = np.quantile(means, (0.025, 0.975))
+    return [float(low), float(high)]
