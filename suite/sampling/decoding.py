@@ -1,6 +1,6 @@
 """A batch of token sequences under way: prefill once, then a step for each new token.
 
-This is where the cache's limits are kept out of sight. Rotary models slide: the cache is a ring. Learned positions end
+This is where the cache's limits are kept out of sight. Rotary and relative models slide: the cache is a ring. Learned positions end
 at the context, so a row that is full starts again from its latest tokens: `window_start` says where.
 
 Shapes: `B` rows, `T` positions, `V` vocabulary, `D` d_model.
@@ -58,7 +58,7 @@ class Decoding:
         prefixes: per prompt, how many tokens at its start see each other both ways (None: none do).
         max_new_tokens: the most tokens that `step` will append to a row.
         prefill_chunk: tokens of each prompt that one pass reads at most; a longer prefix is still read in one pass,
-            and a rotary model that will slide reads at most an eighth of its context.
+            and a model that will slide reads at most an eighth of its context.
         compile: whether `step` runs compiled, which takes about a minute at the first step of a new shape. Rows that
             leave are then replaced by copies of others, because another batch size would be another shape.
 

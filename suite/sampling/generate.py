@@ -88,7 +88,7 @@ def generate(
 ) -> list[Generated]:
     """Continue each prompt; what a row says depends on its own prompt, seed and settings, not on its batch-mates.
 
-    Past the context, a rotary model slides, and one with learned positions restarts from its latest context // 2
+    Past the context, a model slides, and one with learned positions restarts from its latest context // 2
     tokens (`suite.sampling.decoding.window_start`).
 
     Args:
