@@ -1,7 +1,7 @@
 """A batch of token sequences under way: prefill once, then a step for each new token.
 
-This is where the cache's limits are kept out of sight. Rotary and relative models slide: the cache is a ring. Learned positions end
-at the context, so a row that is full starts again from its latest tokens: `window_start` says where.
+This is where the cache's limits are kept out of sight. Rotary and relative models slide: the cache is a ring. Learned
+positions end at the context, so a row that is full starts again from its latest tokens: `window_start` says where.
 
 Shapes: `B` rows, `T` positions, `V` vocabulary, `D` d_model.
 """

@@ -20,7 +20,10 @@ from suite.tasks.music.format import Format
 
 LOWEST, HIGHEST = 21, 108  # keys of a piano
 TOGETHER = 12  # strokes at one moment
-LONGEST_NOTE = 20 * RATE  # steps
+# of the strokes in the embedded model's training music one in two hundred finds as many keys sounding, and one note in
+# two thousand lasts as long; a small model forgets keys that it holds
+CROWD = 16
+LONGEST_NOTE = 8 * RATE  # steps
 LONGEST_SILENCE = 3 * RATE
 LONGEST_WAIT = 10 * RATE  # between two strokes
 CODA = RATE  # the last note sounds at least so long, up to the limit
@@ -185,7 +188,7 @@ class MusicGrammar:
         """Pitches that may be struck; where the melody strikes one now, none above it before that."""
         due = now[2] if now is not None and now[1] == ON else None
         first, last = max(LOWEST, state.after(ON) + 1), HIGHEST if due is None else min(HIGHEST, due - 1)
-        room = state.strokes < TOGETHER
+        room = state.strokes < TOGETHER and len(state.sounding) < CROWD
         found = [pitch for pitch in range(first, last + 1) if pitch not in state.sounding] if room else []
         return found if due is None else [*found, due]
 

@@ -15,7 +15,7 @@ from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
 from suite.tasks.music.examples import Windows, divide, part, skyline, validation_windows
 from suite.tasks.music.format import Format
-from suite.tasks.music.grammar import HIGHEST, LONGEST_NOTE, LONGEST_SILENCE, LOWEST, MusicGrammar
+from suite.tasks.music.grammar import CROWD, HIGHEST, LONGEST_NOTE, LONGEST_SILENCE, LOWEST, MusicGrammar
 from suite.tasks.music.pipeline import Player
 
 FORMAT = Format()
@@ -222,6 +222,8 @@ def test_grammar_bounds_silence_and_notes() -> None:
     performance = FORMAT.performance(walk(MusicGrammar(FORMAT, limit=12000), 1, [FORMAT.special("<bos>")], hurry=1.0))
     longest = (performance.end - performance.start).max()
     assert longest * RATE <= LONGEST_NOTE + 100
+    sounding = [((performance.start <= time) & (performance.end > time)).sum() for time in performance.start]
+    assert max(sounding) <= CROWD
     reached = np.maximum.accumulate(performance.end)[:-1]
     assert (performance.start[1:] - reached).max() * RATE <= LONGEST_SILENCE
 
