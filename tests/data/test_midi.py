@@ -327,6 +327,7 @@ def test_overlaps_survive(folder: Path) -> None:
     crowd = Performance.of([Note(60, 64, 0.0, 1.0 + n) for n in range(100)])
     write_midi(crowd, folder / "crowd.mid")
     assert read_midi(folder / "crowd.mid").performance == crowd
+    assert len(to_pretty_midi(crowd).instruments) == 15  # a channel each, and no more tracks than a file can have
 
 
 @given(st.from_type(Performance))
@@ -338,6 +339,13 @@ def test_pretty_midi_and_back(performance: Performance) -> None:
     midi = to_pretty_midi(performance)
     midi.instruments[0].is_drum = True
     assert len(from_pretty_midi(midi)) < len(performance) or not len(performance)
+
+
+def test_pretty_midi_in_any_order() -> None:
+    """`pretty_midi` does not sort what people put in: a release read before its press left the pedal down."""
+    midi = to_pretty_midi(Performance.of([Note(60, 64, 0.0, 1.0)], [Pedal(0.5, True), Pedal(2.0, False)]))
+    midi.instruments[0].control_changes.reverse()
+    assert from_pretty_midi(midi).pedal == (Pedal(0.5, True), Pedal(2.0, False))
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
