@@ -1,0 +1,253 @@
+"""Summarising: the selection, the sequences, and what the pipeline makes of an article."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import suite
+from suite.checkpoint import save_checkpoint
+from suite.data.articles import Article, Section
+from suite.data.tokenizer import Tokenizer
+from suite.errors import CheckpointError, ConfigError, DataError
+from suite.model import ModelConfig, Transformer
+from suite.tasks.summarize.format import Format
+from suite.tasks.summarize.pipeline import Extractor, Summarizer, written
+from suite.tasks.summarize.select import FEATURES, Ranker, features, pick, sentences_of, usefulness
+from suite.tasks.summarize.task import fit_ranker, fitted, spread
+
+TOKENIZER = Tokenizer.bytes(("<eos>", "<pad>", "<bos>", "<sep>", "<cls>"))
+BODY = (
+    "The violin has four strings. They are tuned in fifths.\nIts bow is strung with horsehair. It was made in Cremona.",
+    "Many composers wrote for it. Bach wrote three sonatas for a violin alone. His partitas are as famous.",
+)
+ARTICLE = Article(
+    title="Violin",
+    lead="The violin is a string instrument with four strings tuned in fifths.",
+    sections=tuple(Section(heading=f"Part {number}", text=text) for number, text in enumerate(BODY)),
+)
+
+
+@pytest.fixture(scope="module")
+def summarizer(tmp_path_factory: pytest.TempPathFactory) -> Summarizer:
+    """A model that has learnt nothing, with a ranker that likes the start of the body."""
+    torch.manual_seed(0)
+    config = ModelConfig(
+        vocab_size=TOKENIZER.vocab_size, context=256, d_model=16, n_layer=1, n_head=2, position="rotary", norm="rms"
+    )
+    weights = [0.0] * len(FEATURES)
+    weights[0] = -1.0
+    settings = {
+        "style": "extract",
+        "source_tokens": 120,
+        "lead_tokens": 60,
+        "attention": "causal",
+        "ranker": weights,
+        "extractor": [*weights, 0.0, 0.0],
+    }
+    directory = tmp_path_factory.mktemp("summarizer")
+    state = Transformer(config).state_dict()
+    save_checkpoint(directory, config, state, TOKENIZER, task="summarize", extra=settings)
+    return Summarizer(suite.load(str(directory)))
+
+
+# ---- selection
+
+
+def test_sentences_stand_where_they_say() -> None:
+    """Offsets are those of the body, across paragraphs and sections, or --show-source would mark other words."""
+    sentences = sentences_of(ARTICLE)
+    assert len(sentences) == 7
+    assert all(ARTICLE.body[one.start : one.end] == one.text for one in sentences)
+    assert [one.paragraph for one in sentences] == [0, 0, 1, 1, 2, 2, 2]
+    assert [one.opens for one in sentences] == [True, False, False, False, True, False, False]
+
+
+def test_empty_sections_move_no_offset() -> None:
+    """A heading directly below another has an empty text, which the body leaves out."""
+    sections = (Section(heading="a", text=""), Section(heading="b", text="One thing. Two things."))
+    article = Article(sections=(*sections, Section(heading="c", text=""), *sections))
+    assert all(article.body[one.start : one.end] == one.text for one in sentences_of(article))
+
+
+def test_ranker_learns_what_leads_say() -> None:
+    """Fitted on articles whose leads repeat the first sentence of the body, it ranks that first elsewhere too."""
+    random = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(300)]
+
+    def article() -> Article:
+        sentences = [" ".join(["Then", *random.choice(words, 8)]) + "." for _ in range(12)]
+        return Article(title="", lead=sentences[0], sections=(Section(heading="", text=" ".join(sentences)),))
+
+    ranker = fit_ranker([article() for _ in range(60)])
+    other = sentences_of(article())
+    assert int(ranker.scores(features("", other)).argmax()) == 0
+
+
+def test_ridge_finds_the_weights_that_made_its_targets() -> None:
+    """Without noise, weights come back whatever the features' scales."""
+    rows = np.random.default_rng(0).normal(size=(200, 3)) * [1, 100, 0.01]
+    found = Ranker.fit(rows, rows @ np.array([2.0, -0.03, 5.0]), penalty=1e-6)
+    assert found.weights == pytest.approx((2.0, -0.03, 5.0), rel=1e-4)
+
+
+def test_usefulness() -> None:
+    """A sentence of the lead is all useful, one of other words not at all."""
+    first, *_, last = usefulness("Four strings tuned in fifths.", sentences_of(ARTICLE)).tolist()
+    assert first > 0 and last == 0
+
+
+def test_pick_avoids_what_was_said() -> None:
+    """Of two sentences that say the same, the second waits for a third that is new."""
+    text = "The old bridge fell in the great storm. In the great storm the old bridge fell. Nobody was hurt at all."
+    sentences = sentences_of(Article(sections=(Section(heading="", text=text),)))
+    scores = np.array([1.0, 0.62, 0.6])
+    assert pick(sentences, scores, lambda _: True, 2) == [0, 2]
+    assert pick(sentences, scores, lambda _: True) == [0, 1, 2]
+    assert pick(sentences, scores, lambda one: one.start == 0) == [0]
+
+
+# ---- sequences
+
+
+def test_prompt() -> None:
+    """Title, selected sentences with a paragraph a line, and separators; a body never exceeds its room."""
+    format = Format(tokenizer=TOKENIZER, source_tokens=80, title_tokens=4)
+    sentences = sentences_of(ARTICLE)
+    chosen = format.select(sentences, np.arange(len(sentences), 0, -1.0))
+    prompt = format.prompt(ARTICLE, [sentences[place] for place in chosen])
+    text = TOKENIZER.decode(prompt, skip_specials=False)
+    assert text == "<bos>Viol<sep>The violin has four strings. They are tuned in fifths.<sep>"
+    long = format.around("Violin", "x" * 500)
+    assert len(long) == 80 + 4 + 3
+
+
+def test_a_tokenizer_without_separators_is_refused() -> None:
+    """GPT-2's tokens cannot part a body from its lead; the message names the one that is missing."""
+    with pytest.raises(CheckpointError, match="<bos>"):
+        Format(tokenizer=Tokenizer.bytes(), source_tokens=10)
+
+
+def test_leads_are_cut_at_a_sentence() -> None:
+    """A lead over the limit ends with a whole sentence, and only a first sentence alone is cut within."""
+    assert TOKENIZER.decode(fitted("One is. Two is.", TOKENIZER, 9)) == "One is."
+    assert TOKENIZER.decode(fitted("One is. Two is.", TOKENIZER, 99)) == "One is. Two is."
+    assert TOKENIZER.decode(fitted("One is. Two is.", TOKENIZER, 4)) == "One "
+
+
+def test_spread() -> None:
+    """A part of the articles comes from all over them."""
+    assert spread(range(10), 3) == [0, 3, 6] and spread(range(3), 0) == [0, 1, 2] and spread(range(3), 9) == [0, 1, 2]
+
+
+# ---- the model's likelihoods
+
+
+def test_likelihoods_are_those_of_one_pass(summarizer: Summarizer) -> None:
+    """A batch of texts behind a cached prompt scores as each alone without a cache."""
+    prompt = summarizer.format.around("Violin", BODY[0][:40])
+    texts = ["Short.", "A somewhat longer sentence.", "x"]
+    found = summarizer.extractor.likelihoods(prompt, texts)
+    for text, score in zip(texts, found, strict=True):
+        ids = TOKENIZER.encode(text)
+        with torch.inference_mode():
+            logits = summarizer.model.transformer(torch.tensor([[*prompt, *ids]]))[0, len(prompt) - 1 : -1]
+        expected = logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None]).mean()
+        assert score == pytest.approx(float(expected), abs=1e-5)
+
+
+def test_candidates_have_both_likelihoods(summarizer: Summarizer) -> None:
+    """The last two columns are the log-probability behind the body, and what the body adds to it."""
+    found = summarizer.extractor.candidates(ARTICLE, 3)
+    assert [one.text for one in found.sentences] == [one.text for one in sentences_of(ARTICLE)[:3]]
+    assert found.rows.shape == (3, len(FEATURES) + 2)
+    alone = summarizer.extractor.likelihoods(summarizer.format.around("Violin", ""), [found.sentences[1].text])
+    assert found.rows[1, -2] - found.rows[1, -1] == pytest.approx(alone[0], abs=1e-5)
+
+
+def test_likelihoods_count(summarizer: Summarizer) -> None:
+    """With weight on the likelihood alone, the likeliest sentence is taken, wherever it stands."""
+    weights = Ranker(weights=(*[0.0] * len(FEATURES), 1.0, 0.0))
+    old = summarizer.extractor
+    extractor = Extractor(old.transformer, old.format, old.ranker, weights, prefix=False)
+    found = extractor.candidates(ARTICLE)
+    [taken] = extractor.extract(ARTICLE, lambda _: True, 1)
+    assert taken == found.sentences[int(found.rows[:, -2].argmax())]
+
+
+# ---- summaries
+
+
+@pytest.mark.parametrize("limit", [{"sentences": 2}, {"max_words": 12}, {}])
+def test_extracts_are_the_articles_own_words(summarizer: Summarizer, limit: dict[str, int]) -> None:
+    """Every sentence stands in the body where it says, in order, and no more of them than asked for."""
+    found = summarizer(ARTICLE, **limit)
+    assert found.style == "extract" and found.of == 7
+    for one in found.sentences:
+        assert one.start is not None and ARTICLE.body[one.start : one.end] == one.text and one.share == 1
+    starts = [one.start or 0 for one in found.sentences]
+    assert starts == sorted(starts) and found.text == " ".join(one.text for one in found.sentences)
+    assert len(found.sentences) <= limit.get("sentences", 7) and len(found.text.split()) <= limit.get("max_words", 100)
+
+
+def test_a_first_sentence_too_long_is_said(summarizer: Summarizer) -> None:
+    """An extract never cuts a sentence; where even one is too long it is given whole, with a warning."""
+    found = summarizer(ARTICLE, max_words=2)
+    assert len(found.sentences) == 1 and "more than 2 words" in found.warnings[0]
+
+
+def test_plain_text(summarizer: Summarizer) -> None:
+    """A string is an article without a title; one sentence is its own summary."""
+    assert summarizer("One sentence alone.").text == "One sentence alone."
+    assert summarizer("no end of a sentence").text == "no end of a sentence"
+
+
+@pytest.mark.parametrize("style", ["write", "tldr"])
+def test_written_summaries(summarizer: Summarizer, style: str) -> None:
+    """A model that has learnt nothing writes something, twice the same, within the limit of words."""
+    first, second = (summarizer(ARTICLE, style=style, max_words=6, seed=3) for _ in range(2))
+    assert first == second and first.style == style and len(first.text.split()) <= 6
+
+
+def test_sources_and_doubts_of_what_was_written() -> None:
+    """A written sentence points at the sentence it shares most with, and a number from nowhere is named."""
+    text = "The violin has four strings. It was made in 1555. And a cut"
+    found = written(ARTICLE, sentences_of(ARTICLE), text, False, "write", None, None, 7)
+    assert [one.text for one in found.sentences] == ["The violin has four strings.", "It was made in 1555."]
+    first, second = found.sentences
+    assert ARTICLE.body[first.start : first.end] == first.text and first.share == 1
+    assert ARTICLE.body[second.start : second.end] == "It was made in Cremona." and 0 < second.share < 1
+    assert found.warnings == ("the number '1555' is not in the article",)
+
+
+@pytest.mark.parametrize("text", ["", "   \n\n "])
+def test_nothing_to_sum_up(summarizer: Summarizer, text: str) -> None:
+    """No text is said to be none, instead of a summary made up from nothing."""
+    with pytest.raises(DataError, match="no text"):
+        summarizer(text)
+
+
+def test_impossible_wishes(summarizer: Summarizer) -> None:
+    """What cannot be is refused in one line."""
+    for options in ({"max_words": 0}, {"sentences": 0}):
+        with pytest.raises(ConfigError, match="at least one"):
+            summarizer(ARTICLE, **options)
+    with pytest.raises(ConfigError, match="no style 'haiku'"):
+        summarizer(ARTICLE, style="haiku")
+
+
+def test_any_language_model_can_do_tldr_alone() -> None:
+    """A model that was not trained to summarise says what it can do."""
+    model = Summarizer(suite.load("lm"))
+    with pytest.raises(ConfigError, match="the style tldr alone"):
+        model(ARTICLE, style="write")
+    assert model.style == "tldr"
+
+
+def test_long_articles_are_selected(summarizer: Summarizer, tmp_path: Path) -> None:
+    """Of a text over the context the model reads the best sentences, and how many is said."""
+    text = " ".join(f"This is fact {number}." for number in range(500))
+    long = Article(title="Long", sections=(Section(heading="", text=text),))
+    found = summarizer(long, sentences=2)
+    assert found.of == 500 and found.read < 15
