@@ -1,0 +1,260 @@
+"""Articles with a lead each, to learn from and to be judged by: records, WikiText, MediaWiki dumps, hub data sets."""
+
+from __future__ import annotations
+
+import glob
+import itertools
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from suite.data.articles import Article, Section
+from suite.data.documents import Source, check_surrogates, decode, json_lines
+from suite.data.mediawiki import open_packed, read_dump
+from suite.data.paragraphs import tidy, unwrap
+from suite.data.tables import Notes, Table, count, read_tables
+from suite.errors import DataError
+
+_WIKITEXT = (".txt", ".tokens", ".raw")
+_TABLES = (".json", ".csv", ".tsv", ".parquet")
+_LINES = (".jsonl", ".ndjson")
+_DUMP = ".xml"  # Wikipedia names a part of a dump .xml-p1p41242.bz2
+_TITLE = "title"
+# usual names of columns, likely ones first
+_LEADS = ("summary", "highlights", "lead", "abstract", "tldr", "target", "headline")
+_BODIES = ("document", "article", "documents", "text", "body", "source", "content", "report", "dialogue", "description")
+_KNOWN = {_TITLE, *_LEADS, *_BODIES}
+
+
+def read_articles(
+    sources: Source, notes: Notes, *, title: str = _TITLE, lead: str = "", body: str = ""
+) -> Iterator[Article]:
+    """Read articles that have both a lead and a body, one by one; others are left out.
+
+    Args:
+        sources: one or several, each a file, a folder, a pattern or a hub data set (`owner/name`,
+            `owner/name:configuration` or `owner/name:configuration:split`). Files, perhaps packed, are
+            - records (.jsonl, .json, .csv, .tsv, .parquet) of either `title`, `lead` and `sections` (a list of
+              `heading` and `text`), or a column with a text and one with its summary. A list of texts is a text in
+              sentences; in the summary's column, it is several summaries, of which the first is taken;
+            - dumps of MediaWiki (.xml, .xml.bz2, .xml.gz);
+            - WikiText (.txt, .tokens, .raw, and the hub's `wikitext`), whose tokenisation is undone.
+        notes: say what was guessed or left out, once all is read.
+        title: column of the title, which need not be there.
+        lead: column of the summary; guessed by default.
+        body: column of the text; guessed by default.
+
+    Raises:
+        DataError: a source, column or field is not there or cannot be read, or there is no article in a source.
+
+    Example:
+        >>> next(read_articles("data/samples/articles.jsonl.gz", Notes())).title
+        'Charge of the Goddess'
+    """
+    wanted = _Columns(title, lead, body)
+    for source in map(str, [sources] if isinstance(sources, str | Path) else sources):
+        lacking: Counter[str] = Counter()
+        given = 0
+        for article in _read(source, wanted, notes):
+            if article.lead and article.body:
+                given += 1
+                yield article
+            else:
+                lacking["a lead" if article.body else "a body"] += 1
+        left = " and ".join(f"{count(number, 'article')} without {what}" for what, number in lacking.items())
+        if not given:
+            raise DataError(f"{source}: no article that has a lead and a body{f'; there are {left}' if left else ''}")
+        if left:
+            notes.add(source, f"left out {left}")
+
+
+class _Columns(NamedTuple):
+    """Names of columns; "" for one that is to be guessed or not there."""
+
+    title: str
+    lead: str
+    body: str
+
+
+def _read(source: str, wanted: _Columns, notes: Notes) -> Iterator[Article]:
+    files = _files(source)
+    tables = [] if files else [source]  # a hub data set, if it is there at all
+    for file in files:
+        suffix = _suffix(file)
+        if suffix.startswith(_DUMP):
+            yield from read_dump(file, str(file), notes)
+        elif suffix in _WIKITEXT:
+            yield from _read_wikitext(_lines(file), str(file), notes)
+        elif suffix in _LINES:
+            yield from _read_rows(_table_of_lines(file), wanted, notes)
+        elif suffix in _TABLES:
+            tables.append(str(file))
+        else:
+            raise DataError(f"{file}: articles are in {' '.join((*_LINES, *_TABLES, _DUMP, *_WIKITEXT))} files")
+    named = f"{wanted.lead}{wanted.body}"
+    header = True if named and not named.isdecimal() else None
+    for table in read_tables(tables, notes, header=header, known=_KNOWN):
+        yield from _read_rows(table, wanted, notes)
+
+
+def _files(source: str) -> list[Path]:
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("[!.]*") if file.is_file())
+        return [file for file in files if _suffix(file).startswith((*_LINES, *_TABLES, _DUMP, *_WIKITEXT))]
+    matches = [path] if path.is_file() else map(Path, sorted(glob.glob(source, recursive=True)))  # noqa: PTH207
+    return [match for match in matches if match.is_file()]
+
+
+def _suffix(file: Path) -> str:
+    return Path(file.stem if file.suffix in (".gz", ".bz2") else file.name).suffix.lower()
+
+
+def _lines(file: Path) -> Iterator[str]:
+    offset = 0
+    try:
+        with open_packed(file) as stream:
+            for line in stream:
+                yield decode(line, file, offset)
+                offset += len(line)
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{file}: cannot be read ({error})") from None
+
+
+# ---- records
+
+
+def _table_of_lines(file: Path) -> Table:
+    """Records as a table whose columns are the first record's, so that they need not all be in memory."""
+    rows = ((f"{file}:{number}", _fields(record, f"{file}:{number}")) for number, record in json_lines(file))
+    first = list(itertools.islice(rows, 1))
+    return Table(str(file), [column for _, record in first for column in record], itertools.chain(first, rows))
+
+
+def _fields(record: Any, where: str) -> Mapping[str, Any]:
+    if not isinstance(record, Mapping):
+        raise DataError(f"{where}: a JSON object is needed, not {type(record).__name__}")
+    return record
+
+
+def _read_rows(table: Table, wanted: _Columns, notes: Notes) -> Iterator[Article]:
+    if table.columns == ["text"]:
+        yield from _read_wikitext((str(row["text"]) for _, row in table.rows), table.name, notes)
+        return
+    if {"lead", "sections"} <= {*table.columns} and not (wanted.lead or wanted.body):
+        for where, row in table.rows:
+            yield _of_sections(row, where)
+        return
+    columns = _choose(table, wanted)
+    if columns != wanted:
+        listed = ", ".join(table.columns)
+        notes.add(table.name, f"lead from column {columns.lead!r}, body from {columns.body!r} of {listed}")
+    several = 0
+    for where, row in table.rows:
+        title, leads, body = (_texts(row, column, where) for column in columns)
+        several += len(leads) > 1
+        yield Article(
+            title=tidy(" ".join(title)),
+            lead="\n".join(unwrap("".join(leads[:1]))),
+            sections=(Section(heading="", text="\n".join(unwrap(" ".join(body)))),),
+            where=where,
+        )
+    if several:
+        notes.add(table.name, f"took the first lead of {count(several, 'article')} with several")
+
+
+def _choose(table: Table, wanted: _Columns) -> _Columns:
+    def find(column: str, names: Sequence[str], taken: str = "") -> str:
+        if column and column not in table.columns:
+            raise DataError(f"{table.name}: no column {column!r}; there are {', '.join(table.columns)}")
+        by_name = {name.lower(): name for name in table.columns if name != taken}
+        return column or next((by_name[name] for name in names if name in by_name), "")
+
+    lead = find(wanted.lead, _LEADS, wanted.body)
+    body = find(wanted.body, _BODIES, lead)
+    title = "" if wanted.title == _TITLE and _TITLE not in table.columns else find(wanted.title, ())
+    if not lead or not body:
+        missing = "body" if lead else "lead"
+        raise DataError(f"{table.name}: which column is the {missing}? Name one of {', '.join(table.columns)}")
+    return _Columns(title, lead, body)
+
+
+def _texts(row: Mapping[str, Any], column: str, where: str) -> list[str]:
+    """A column's text, or the texts of its list; none where it is empty."""
+    value = row.get(column)
+    texts = value if isinstance(value, list) else [] if value is None else [value]
+    for text in texts:
+        if not isinstance(text, str):
+            raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
+        check_surrogates(text, where)
+    return texts
+
+
+def _of_sections(row: Mapping[str, Any], where: str) -> Article:
+    try:
+        sections = [(tidy(section["heading"]), _paragraphs(section["text"])) for section in row["sections"]]
+        article = Article(
+            title=tidy(row.get("title") or ""),
+            lead=_paragraphs(row["lead"] or ""),
+            sections=tuple(Section(heading=heading, text=text) for heading, text in sections),
+            where=where,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{where}: not an article of title, lead and sections ({error!r})") from None
+    check_surrogates("".join([article.title, article.lead, *(f"{heading}{text}" for heading, text in sections)]), where)
+    return article
+
+
+def _paragraphs(text: str) -> str:
+    return "\n".join(filter(None, map(tidy, text.split("\n"))))
+
+
+# ---- WikiText
+
+_HEADING = re.compile(r"((?:= )+)([^=].*?)((?: =)+)")
+_ESCAPED = re.compile(r" @([-,.])@ ")
+_RANGE = re.compile(r"(?<=\d) – (?=\d)| (?=°)| ‑ ")  # noqa: RUF001
+
+
+def _read_wikitext(lines: Iterable[str], name: str, notes: Notes) -> Iterator[Article]:
+    """Read articles whose titles stand between blank lines as ` = Title = `, and headings as ` = = Heading = = `."""
+    from sacremoses import MosesDetokenizer
+
+    detokenizer = MosesDetokenizer(lang="en")
+
+    def written(text: str) -> str:
+        """The text as it was before it was cut into tokens."""
+        text = detokenizer.detokenize(_ESCAPED.sub(r"\1", text).split())
+        return _RANGE.sub(lambda match: match[0].strip(), text)
+
+    title = ""
+    parts: list[tuple[str, list[str]]] = []
+    unknown = before = 0
+    previous = ""
+    for line, following in itertools.pairwise(itertools.chain(map(str.strip, lines), [""])):
+        heading = _HEADING.fullmatch(line)
+        if heading and len(heading[1]) == 2 and not previous and not following:
+            if parts:
+                yield Article.from_parts(title, parts, f"{name}, {title!r}")
+            title = written(heading[2])
+            parts = [("", [])]
+        elif heading and len(heading[1]) > 2 and parts:
+            parts.append((written(heading[2]), []))
+        elif line and parts:
+            parts[-1][1].append(written(line))
+            unknown += line.count("<unk>")
+        elif line:
+            before += 1
+        previous = line
+    if not parts:
+        raise DataError(
+            f"{name}: no title of an article in it, which WikiText has as ` = Title = ` between blank lines"
+        )
+    yield Article.from_parts(title, parts, f"{name}, {title!r}")
+    if before:
+        notes.add(name, f"left out {count(before, 'line')} before the first title")
+    if unknown:
+        notes.add(name, f"{count(unknown, 'word')} are not in WikiText's vocabulary: <unk>")

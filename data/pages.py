@@ -1,0 +1,144 @@
+"""Pages to sum up: plain text, Markdown, HTML, a MediaWiki page, or a dump of several."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from suite.data.articles import Article, told
+from suite.data.documents import decode
+from suite.data.mediawiki import open_packed, read_dump, read_wikitext, redirect_target
+from suite.data.paragraphs import unwrap
+from suite.data.tables import Notes
+from suite.data.webpages import read_html, read_markdown
+from suite.errors import DataError
+
+Kind = Literal["text", "markdown", "html", "mediawiki", "dump"]
+
+_SUFFIXES: dict[str, Kind] = {
+    **dict.fromkeys((".txt", ".text"), "text"),
+    **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
+    **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
+    **dict.fromkeys((".wiki", ".mediawiki", ".wikitext"), "mediawiki"),
+    ".xml": "dump",
+}
+_RECORDS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
+# how files begin that are no text, and what makes text of them
+_FOREIGN = {
+    b"%PDF": "a PDF; `pdftotext` makes text of it",
+    b"PK\x03\x04": "a zip file or an office document; unpack it, or save it as text or HTML",
+    b"\xd0\xcf\x11\xe0": "an office document; save it as text or HTML",
+    b"{\\rtf": "rich text; save it as text or HTML",
+}
+_START = 4096  # characters that tell the kind
+_HTML = re.compile(
+    r"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype html|html|head|body|title|meta)\b", re.I | re.S
+)
+_TAGS = re.compile(r"<(?:p|div|h[1-6]|article|section|ul|table|br)\b[^<>]*>", re.IGNORECASE)
+_WIKITEXT = re.compile(r"^==+[^=\n]+==+[ \t]*$|\[\[[^\[\]\n]+\]\]|'''[^'\n]+'''|^\{\{", re.MULTILINE)
+_MARKDOWN = re.compile(r"^#{1,6} \S|^```|^[=-]{3,}[ \t]*$|\[[^\]\n]+\]\([^)\s]+\)|\*\*[^*\n]+\*\*", re.MULTILINE)
+_HEADED = re.compile(r"\s*#{1,6} \S")
+_ENDED = re.compile(r"[.!?…:;,][\W_]{0,3}$")
+_TITLE = 100  # characters that a plain text's title may have
+
+
+def read_pages(
+    source: Path | bytes | str, notes: Notes, *, name: str = "", kind: Kind | None = None
+) -> Iterator[Article]:
+    """Read a page, or the pages of a dump, as articles.
+
+    What stands before the first heading is the article's lead, if text follows it under a heading; else it is the body.
+    A plain text has no headings; its first line is its title if it stands alone and does not end as a sentence does.
+
+    Args:
+        source: a file, or the content of one, perhaps packed (gzip or bzip2), or a text.
+        notes: say what was left out.
+        name: of the source, for errors; that of the file by default.
+        kind: told by the name's suffix by default, or else by the content.
+
+    Raises:
+        DataError: the source cannot be read, is no text in UTF-8, has no text in it, or is a page that only leads to
+            another one.
+
+    Example:
+        >>> [article.body for article in read_pages("It rained\\nall day.", Notes())]
+        ['It rained all day.']
+    """
+    name = name or (str(source) if isinstance(source, Path) else "the text")
+    kind = kind or _kind_of_name(name)
+    if kind == "dump" and not isinstance(source, str):
+        yield from read_dump(source, name, notes)
+        return
+    text = source if isinstance(source, str) else _read(source, name)
+    kind = kind or _kind_of_text(text)
+    if kind == "dump":
+        yield from read_dump(text.encode(), name, notes)
+        return
+    left: Counter[str] = Counter()
+    if kind == "mediawiki":
+        if target := redirect_target(text):
+            raise DataError(f"{name}: this page only leads to {target!r}; give that one")
+        article = read_wikitext(text, left, where=name)
+    elif kind == "html":
+        article = read_html(text, left, where=name)
+    elif kind == "markdown":
+        article = read_markdown(text, left, where=name)
+    else:
+        article = _read_plain(text, name)
+    lost = told(left) if left else ""
+    if not (article.lead or article.body):
+        raise DataError(f"{name}: no text in it{f'; {lost}' if lost else ''}")
+    if lost:
+        notes.add(name, lost)
+    yield article
+
+
+def _kind_of_name(name: str) -> Kind | None:
+    suffix = _suffix(name)
+    if suffix in _RECORDS:
+        raise DataError(f"{name}: holds records rather than a page")
+    return _SUFFIXES.get(suffix)
+
+
+def _suffix(name: str) -> str:
+    path = Path(name)
+    return Path(path.stem if path.suffix in (".gz", ".bz2") else path.name).suffix.lower()
+
+
+def _read(source: Path | bytes, name: str) -> str:
+    try:
+        with open_packed(source) as stream:
+            content = stream.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{name}: cannot be read ({error})") from None
+    for start, what in _FOREIGN.items():
+        if content.startswith(start):
+            raise DataError(f"{name}: {what}")
+    if (place := content.find(b"\0")) >= 0:
+        raise DataError(f"{name}: no text, or not in UTF-8: byte 0x00 at offset {place}; convert it")
+    return decode(content, Path(name)).removeprefix("\ufeff")
+
+
+def _kind_of_text(text: str) -> Kind:
+    start = text[:_START]
+    if "<mediawiki" in start:
+        return "dump"
+    if _HTML.match(start) or len(_TAGS.findall(start)) > 1:
+        return "html"
+    wikitext, markdown = len(_WIKITEXT.findall(start)), len(_MARKDOWN.findall(start))
+    if redirect_target(start) or wikitext > max(1, markdown):
+        return "mediawiki"
+    return "markdown" if markdown > 1 or _HEADED.match(start) else "text"
+
+
+def _read_plain(text: str, name: str) -> Article:
+    first, _, rest = text.strip().partition("\n")
+    title = first.strip()
+    alone = not rest.partition("\n")[0].strip() and bool(rest)
+    if not alone or len(title) > _TITLE or _ENDED.search(title):
+        title, rest = "", text
+    return Article.from_parts(title, [("", unwrap(rest))], name)

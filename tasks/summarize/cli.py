@@ -1,0 +1,161 @@
+"""`suite run summarize` and `suite eval summarize`."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from suite.cli.options import json_option, load_model, model_options, quiet_option
+from suite.cli.show import notice, percent, write, write_json
+
+if TYPE_CHECKING:
+    from suite.data.articles import Article
+    from suite.tasks.summarize.pipeline import Summary
+
+POSITIVE, COUNT = click.IntRange(min=1), click.IntRange(min=0)
+STYLES = click.Choice(["extract", "write", "tldr"])
+
+
+@click.command("summarize")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
+@click.option("--style", type=STYLES, help="Take sentences, write new ones, or TL;DR as GPT-2.  [default: the model's]")
+@click.option("--max-words", type=POSITIVE, metavar="N", help="None more.  [default: 100 for an extract]")
+@click.option("--sentences", type=POSITIVE, metavar="N", help="At most so many.")
+@click.option("--title", metavar="TEXT", help="Of the article, where its file names none.")
+@click.option("--show-source", is_flag=True, help="Say where each sentence comes from.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of TL;DR's draws.  [default: 0]")
+@model_options("summarize")
+@json_option
+@quiet_option
+def run(
+    files: tuple[str, ...],
+    style: str | None,
+    max_words: int | None,
+    sentences: int | None,
+    title: str | None,
+    show_source: bool,
+    seed: int,
+    model: str,
+    revision: str | None,
+    device: str,
+    quantize: str,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Sum articles up.
+
+    FILE is plain text, Markdown, HTML, a MediaWiki page, or a MediaWiki dump; - is standard input, which is also read
+    where there is none. A name or number in a written summary that the article does not have is warned of.
+
+    \b
+    suite run summarize article.txt --max-words 60
+    suite run summarize page.html notes.md --sentences 3 --show-source
+    suite run summarize article.txt --style tldr --model gpt2
+    """
+    articles = read(files or ("-",), title, quiet)
+    first = next(articles)  # before the model is loaded, so that a wrong name is told at once
+    from suite.tasks.summarize.pipeline import Summarizer, check_style
+
+    summarizer = Summarizer(load_model(model, revision, device, quantize))
+    options: dict[str, Any] = {"max_words": max_words, "sentences": sentences, "seed": seed}
+    if style is not None:
+        options["style"] = check_style(style)
+    for number, article in enumerate(chain_first(first, articles)):
+        found = summarizer(article, **options)
+        if as_json:
+            write_json({"where": article.where, **dataclasses.asdict(found)})
+            continue
+        if number or len(files) > 1:
+            write("\n" if number else "")
+            click.secho(f"--- {article.title or article.where}", dim=True)
+        show(found, article, show_source, quiet)
+
+
+def chain_first(first: Article, others: Iterator[Article]) -> Iterator[Article]:
+    """All of them again."""
+    yield first
+    yield from others
+
+
+def show(found: Summary, article: Article, show_source: bool, quiet: bool) -> None:
+    """Write one summary; where its sentences come from under it, and what to doubt on standard error."""
+    write(found.text + "\n", bold=show_source)
+    if show_source:
+        for one in found.sentences:
+            if one.start is None or one.end is None:
+                write(f"  [nowhere] {one.text}\n")
+                continue
+            before = article.body[: one.start]
+            share = "" if one.share == 1 else f", {percent(one.share)} of its word pairs"
+            line = f"paragraph {before.count(chr(10)) + 1}, characters {one.start:,} to {one.end:,}{share}"
+            source = one.text if one.share == 1 else article.body[one.start : one.end]
+            write(f"  [{line}] {source}\n")
+    if quiet:
+        return
+    for warning in found.warnings:
+        notice(f"warning: {warning}")
+    if found.read < found.of and found.style != "extract":
+        notice(f"the model read {found.read:,} of {found.of:,} sentences: those that fit and rank best")
+
+
+@click.command("summarize")
+@click.argument("data", nargs=-1, required=True, metavar="DATA...")
+@click.option("--style", "styles", type=STYLES, multiple=True, help="One or several.  [default: extract, write]")
+@click.option(
+    "--words", type=COUNT, default=100, metavar="N", help="In each; 0: as many as in its lead.  [default: 100]"
+)
+@click.option("--limit", type=COUNT, default=300, metavar="N", help="Articles; 0 for all.  [default: 300]")
+@model_options("summarize")
+@json_option
+def evaluate(
+    data: tuple[str, ...],
+    styles: tuple[str, ...],
+    words: int,
+    limit: int,
+    model: str,
+    revision: str | None,
+    device: str,
+    quantize: str,
+    as_json: bool,
+) -> None:
+    """Measure how near summaries come to the articles' own leads.
+
+    DATA is articles with leads: JSON lines, WikiText, MediaWiki dumps, or data-set names. Beside the model stand simple
+    summaries of the same number of words, and the best that sentences of the article could do.
+    """
+    from tqdm import tqdm
+
+    from suite.tasks.summarize import evaluate as evaluation
+    from suite.tasks.summarize.pipeline import check_style
+
+    loaded = load_model(model, revision, device, quantize)
+    chosen = [check_style(style) for style in styles or ("extract", "write")]
+    with tqdm(desc="summing up", unit=" articles", disable=None, leave=False) as progress:
+        found = evaluation.evaluate(loaded, data, styles=chosen, words=words, limit=limit, progress=progress.update)
+    if as_json:
+        write_json(found)
+        return
+    click.echo("\n".join(evaluation.lines(found)))
+
+
+def read(files: Sequence[str], title: str | None, quiet: bool) -> Iterator[Article]:
+    """The articles of files; a lead that one has already is the beginning of what is summed up."""
+    from suite.data.articles import Section
+    from suite.data.pages import read_pages
+    from suite.data.tables import Notes
+
+    for file in files:
+        notes = Notes()
+        source = sys.stdin.buffer.read() if file == "-" else Path(file)
+        for article in read_pages(source, notes, name="standard input" if file == "-" else ""):
+            sections = [Section(heading="", text=article.lead)] if article.lead else []
+            whole = dataclasses.replace(article, lead="", sections=(*sections, *article.sections))
+            yield whole if title is None else dataclasses.replace(whole, title=title)
+        if not quiet:
+            for line in notes.lines():
+                notice(line)

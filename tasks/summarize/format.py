@@ -1,0 +1,71 @@
+"""A title, what was selected of a body, and a lead, as one sequence: `<bos> title <sep> body <sep> lead <eos>`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from suite.data.articles import Article
+from suite.data.tokenizer import Tokenizer
+from suite.errors import CheckpointError
+from suite.tasks.summarize.select import Floats, Sentence, pick
+
+SPECIALS = ("<bos>", "<sep>", "<eos>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Format:
+    """How articles are written for a model.
+
+    Args:
+        tokenizer: with the specials of a language model of ours.
+        source_tokens: that the selected sentences may take.
+        title_tokens: that a title may take; what is longer is cut.
+
+    Raises:
+        CheckpointError: the tokenizer lacks a special token.
+    """
+
+    tokenizer: Tokenizer
+    source_tokens: int
+    title_tokens: int = 32
+
+    def __post_init__(self) -> None:
+        for name in SPECIALS:
+            if name not in self.tokenizer.specials:
+                raise CheckpointError(f"the tokenizer has no {name} token, so it cannot part a body from its summary")
+
+    def select(self, sentences: Sequence[Sentence], scores: Floats) -> list[int]:
+        """Places of the best sentences that fit together, in order of the text."""
+        left = self.source_tokens
+
+        def fits(sentence: Sentence) -> bool:
+            nonlocal left
+            left -= len(self.tokenizer.encode(sentence.text)) + 1
+            return left >= 0
+
+        return pick(sentences, scores, fits)
+
+    def prompt(self, article: Article, selected: Sequence[Sentence]) -> list[int]:
+        """The tokens up to where the lead begins; sentences of one paragraph stay on one line."""
+        lines: list[str] = []
+        paragraph = -1
+        for sentence in selected:
+            if sentence.paragraph == paragraph:
+                lines[-1] += " " + sentence.text
+            else:
+                lines.append(sentence.text)
+            paragraph = sentence.paragraph
+        return self.around(article.title, "\n".join(lines))
+
+    def around(self, title: str, body: str) -> list[int]:
+        """The tokens of a title and a body, up to where the lead begins."""
+        bos, sep, _ = (self.tokenizer.specials[name] for name in SPECIALS)
+        encode = self.tokenizer.encode
+        # a single sentence may be longer than all of the room
+        return [bos, *encode(title)[: self.title_tokens], sep, *encode(body)[: self.source_tokens], sep]
+
+    @property
+    def eos(self) -> int:
+        """The id that ends a lead."""
+        return self.tokenizer.specials["<eos>"]

@@ -1,0 +1,534 @@
+"""How near a summary comes to a reference, and how much of it is copied, new, said twice, or not in the article.
+
+Shapes: `N` summaries, each with its reference and its source.
+"""
+
+# ruff: noqa: RUF001 (typographic characters are among what is read)
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import unicodedata
+from bisect import bisect, bisect_left
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.data.sentences import sentence_spans, unwrap
+
+Floats = NDArray[np.float64]
+
+# ---- length
+
+_PIECE = re.compile(r"\S+")
+
+
+def truncate(text: str, words: int) -> str:
+    """The text up to the end of its nth word (between whitespace), be that in mid-sentence.
+
+    Not to a sentence's end: ROUGE rises with length, so only systems that say exactly as much can be compared.
+
+    Example:
+        >>> truncate("It rained.\\nNobody came.", 3)
+        'It rained.\\nNobody'
+    """
+    ends = itertools.chain([0], (match.end() for match in _PIECE.finditer(text)))
+    return text[: next(itertools.islice(ends, words, None), len(text))]
+
+
+# ---- likeness to a reference
+
+ROUGES = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeL", "ROUGE-Lsum": "rougeLsum"}
+
+
+def rouge(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Floats]:
+    """ROUGE of each summary as the package rouge-score counts it: words stemmed, "ROUGE-Lsum" sentence by sentence.
+
+    The two longest common subsequences are found in Python, so a thousand pairs of 200 words take about 20 seconds.
+
+    Source: Lin 2004, "ROUGE: A Package for Automatic Evaluation of Summaries".
+
+    Args:
+        summaries, references: N each.
+
+    Returns:
+        by name as in `ROUGES`: (N, 3) precision, recall and F1, from 0 to 1.
+
+    Example:
+        >>> rouge(["A violin has strings."], ["The violin has four strings."])["ROUGE-1"].round(2).tolist()
+        [[0.75, 0.6, 0.67]]
+    """
+    from rouge_score.rouge_scorer import RougeScorer
+
+    scorer = RougeScorer(list(ROUGES.values()), tokenizer=SimpleNamespace(tokenize=stems))
+    found = [
+        scorer.score(_lines(reference), _lines(summary))
+        for summary, reference in zip(summaries, references, strict=True)
+    ]
+    return {
+        name: np.array([scores[key] for scores in found], dtype=np.float64).reshape(-1, 3)
+        for name, key in ROUGES.items()
+    }
+
+
+def stems(text: str) -> list[str]:
+    """Words as ROUGE compares them: lower-case letters a to z and digits, those of four and more stemmed."""
+    from rouge_score.tokenize import tokenize
+
+    found: list[str] = tokenize(text, _stemmer())
+    return found
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> SimpleNamespace:
+    """Porter's stemmer, which remembers: stemming is a third of ROUGE's time otherwise."""
+    from nltk.stem.porter import PorterStemmer
+
+    return SimpleNamespace(stem=lru_cache(maxsize=100_000)(PorterStemmer().stem))
+
+
+def _lines(text: str) -> str:
+    """One sentence a line: the package takes line ends for sentence ends, and nothing else."""
+    return "\n".join(unwrap(text[start:end]) for start, end in sentence_spans(text))
+
+
+# ---- copying and repeating
+
+_WORD = re.compile(r"\w+")
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.casefold())
+
+
+def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
+    return list(zip(*(words[start:] for start in range(n)), strict=False))
+
+
+def novel_ngrams(summary: str, source: str, n: int) -> tuple[int, int]:
+    """How many of the summary's n-grams the source does not have, and how many there are.
+
+    Source: See et al. 2017, "Get To The Point: Summarization with Pointer-Generator Networks", section 6.2.
+    """
+    known = set(_ngrams(_words(source), n))
+    found = _ngrams(_words(summary), n)
+    return sum(ngram not in known for ngram in found), len(found)
+
+
+def repeated_ngrams(summary: str, n: int = 4) -> tuple[int, int]:
+    """How many of the summary's n-grams stand in it before, and how many there are.
+
+    Example:
+        >>> repeated_ngrams("in the end in the end", n=2)
+        (2, 5)
+    """
+    found = _ngrams(_words(summary), n)
+    return len(found) - len(set(found)), len(found)
+
+
+class Extractiveness(NamedTuple):
+    """How a summary is cut out of its source; NaN where the summary has no words.
+
+    Attributes:
+        coverage: share of its words that are in fragments, stretches of words that the source has too.
+        density: mean length of the fragment that a word is in, in words; those in none count as 0.
+        compression: words of the source for each of the summary's.
+    """
+
+    coverage: float
+    density: float
+    compression: float
+
+
+def extractiveness(summary: str, source: str) -> Extractiveness:
+    """How much of a summary is copied, and in how long pieces.
+
+    Source: Grusky et al. 2018, "Newsroom: A Dataset of 1.3 Million Summaries with Diverse Extractive Strategies",
+    section 4.
+    """
+    wanted, given = _words(summary), _words(source)
+    if not wanted:
+        return Extractiveness(math.nan, math.nan, math.nan)
+    lengths = _fragments(wanted, given)
+    return Extractiveness(
+        coverage=sum(lengths) / len(wanted),
+        density=sum(length**2 for length in lengths) / len(wanted),
+        compression=len(given) / len(wanted),
+    )
+
+
+def _fragments(wanted: Sequence[str], given: Sequence[str]) -> list[int]:
+    """Lengths of the fragments: from left to right the longest that starts there, none overlapping."""
+    places: dict[str, list[int]] = {word: [] for word in wanted}
+    for place, word in enumerate(given):
+        if word in places:
+            places[word].append(place)
+    found, start = [], 0
+    while start < len(wanted):
+        longest = 0
+        for place in places[wanted[start]]:
+            while (
+                start + longest < len(wanted)
+                and given[place : place + longest + 1] == wanted[start : start + longest + 1]
+            ):
+                longest += 1
+        if longest:
+            found.append(longest)
+        start += max(1, longest)
+    return found
+
+
+# ---- names and numbers
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """A name or a number in a summary.
+
+    Attributes:
+        text: as it stands there.
+        kind: which of the two.
+        start, end: its characters in the summary.
+        supported: whether the source has it.
+    """
+
+    text: str
+    kind: Literal["name", "number"]
+    start: int
+    end: int
+    supported: bool
+
+
+def claims(summary: str, source: str) -> list[Claim]:
+    """The names and numbers of a summary, in order, and whether its source has them.
+
+    A name is a run of capitalised words; a word that begins a sentence is in one only if it has its capital within a
+    sentence too. It is supported if the source has each of its words, in whatever case or with another ending
+    ("Italian" for "Italy"), or all of them as initials. A number is one in digits, or from eleven on in words. It is
+    supported if the source has its value, in digits or words; a decade or a century if it has a year of it; and what
+    stands after words like "about" or before ones like "million" if it has what rounds to it.
+
+    So what is not supported is hardly ever in the source. What is supported may be wrong all the same: the right names
+    may be put together wrongly. The rules are those of English.
+
+    Args:
+        summary: plain text.
+        source: all that it may have been written from: the article's title, a line end, and its text.
+    """
+    known = _Known.of(source)
+    found: list[tuple[int, int, Literal["name", "number"], bool]] = [
+        (number.start, number.end, "number", known.has_number(number)) for number in _numbers(summary) if number.stated
+    ]
+    for name in _names(summary, known.capitals):
+        found.append((name[0].start, name[-1].end, "name", known.has_name(name)))
+    return [
+        Claim(text=summary[start:end], kind=kind, start=start, end=end, supported=supported)
+        for start, end, kind, supported in sorted(found)
+    ]
+
+
+def unsupported(summary: str, source: str) -> list[Claim]:
+    """The names and numbers of a summary that its source does not have; see `claims`.
+
+    Example:
+        >>> [one.text for one in unsupported("In 1824 Schubert went to Vienna.", "Vienna, 1824: he is Viennese.")]
+        ['Schubert']
+    """
+    return [claim for claim in claims(summary, source) if not claim.supported]
+
+
+# ---- names
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+# a word; a dotted acronym (U.S.) is one, a hyphen parts two
+_TOKEN = re.compile(r"(?<!\w)(?:[^\W\d_]\.){2,}|\w+(?:['’ʼ\u0300-\u036f]+\w+)*")
+_POSSESSIVE = re.compile(r"['’ʼ](?:s|m|d|ve|re|ll)?$", re.IGNORECASE)  # and what else is written so
+_JOINT = re.compile(r"[ \u00a0]|[-‐‑–]|(?P<point>\. ?)")  # between the words of a name
+_SPEECH = re.compile(r"[:;]\s*[\"“‘']?$|[,.!?]\s*[\"“‘'(]$")  # before a sentence within a sentence
+_ROMAN = re.compile(r"(?=.)(X{0,3})(IX|IV|V?I{0,3})")
+_TITLES = _set("mr mrs ms dr prof st jr sr")
+_COMMON = _set(  # words that have a capital for where they stand, not for what they name
+    "the a an and or but if in on at of for to by with from as it its he she they his her their this that these those "
+    "i we you our your who what when where why how while after before during since until although though "
+    "however not no ad bc ce bce"
+)
+_UNNAMED = _set("of the and for in de")  # words within names that are not among their initials
+_LONGEST = 6  # letters of an acronym
+_SHARED = 4  # first letters of words that differ in their endings alone
+_ENDINGS = _set(
+    "a ae al an ar c e ean en er ern ese ey i ia ial ian ic ional ish ism ist ite ity land ly m n o s t um us uese "
+    "vian y"
+)
+_SAME = tuple(  # words for the same people or place that no ending tells
+    _set(words)
+    for words in (
+        "france french frenchman frenchmen",
+        "spain spanish spaniard spaniards",
+        "poland polish pole poles",
+        "rome roman romans",
+        "ireland irish irishman irishmen",
+        "england english englishman englishmen",
+        "scotland scottish scots scot scotsman",
+        "wales welsh welshman",
+        "britain british briton britons uk",
+        "netherlands dutch holland dutchman",
+        "denmark danish dane danes",
+        "finland finnish finn finns",
+        "norway norwegian norwegians norse",
+        "greece greek greeks",
+        "switzerland swiss",
+        "america american americans us usa states",
+        "philippines philippine filipino filipinos",
+        "thailand thai thais",
+        "jew jews jewish judaism",
+    )
+)
+
+
+def _key(word: str) -> str:
+    """A word without its possessive ending, accents, points and case."""
+    letters = unicodedata.normalize("NFKD", _POSSESSIVE.sub("", word)).casefold()
+    return "".join(filter(str.isalnum, letters))
+
+
+def _related(one: str, other: str) -> bool:
+    """Whether two words that share their first letters are the same but for their endings."""
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    rests = (one[shared:], other[shared:])
+    return all(not rest or rest in _ENDINGS or rest.removesuffix("s") in _ENDINGS for rest in rests)
+
+
+def _roman(word: str) -> Decimal | None:
+    """The value of a Roman numeral below forty."""
+    match = _ROMAN.fullmatch(word)
+    if match is None:
+        return None
+    return Decimal(10 * len(match[1]) + ("", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX").index(match[2]))
+
+
+class _Token(NamedTuple):
+    text: str
+    key: str
+    start: int
+    end: int
+    capital: bool
+    first: bool  # of its sentence
+
+
+def _tokens(text: str) -> list[_Token]:
+    """The words of a text."""
+    borders = [start for start, _ in sentence_spans(text)]
+    found: list[_Token] = []
+    sentence = 0
+    for match in _TOKEN.finditer(text):
+        before, sentence = sentence, bisect(borders, match.start())
+        first = sentence > before or _SPEECH.search(text, max(0, match.start() - 4), match.start()) is not None
+        capital = match[0][0].isalpha() and any(map(str.isupper, match[0]))
+        found.append(_Token(match[0], _key(match[0]), match.start(), match.end(), capital, first))
+    return found
+
+
+def _names(text: str, known: Set[str]) -> list[list[_Token]]:
+    """The names of a text, word by word.
+
+    Args:
+        text: plain.
+        known: words, as `_key` gives them, that are part of a name where they begin a sentence.
+    """
+    tokens = _tokens(text)
+    known = known | {token.key for token in tokens if token.capital and not token.first}
+    names: list[list[_Token]] = []
+    for token in tokens:
+        if not token.capital or token.key in _COMMON | _VALUES.keys() or (token.first and token.key not in known):
+            continue
+        before = names[-1][-1] if names else token
+        joint = _JOINT.fullmatch(text, before.end, token.start)
+        pointed = joint is not None and joint["point"] and len(before.key) > 1 and before.key not in _TITLES
+        if token.first or joint is None or pointed or _POSSESSIVE.search(before.text):
+            names.append([token])
+        else:
+            names[-1].append(token)
+    return [name for name in names if any(len(token.key) > 1 and token.key not in _TITLES for token in name)]
+
+
+# ---- numbers
+
+_VALUES = {
+    word: Decimal(value)
+    for first, step, words in (
+        (1, 1, "one two three four five six seven eight nine ten eleven twelve"),
+        (13, 1, "thirteen fourteen fifteen sixteen seventeen eighteen nineteen"),
+        (20, 10, "twenty thirty forty fifty sixty seventy eighty ninety"),
+        (1, 1, "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth"),
+        (13, 1, "thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth"),
+        (20, 10, "twentieth thirtieth fortieth fiftieth sixtieth seventieth eightieth ninetieth"),
+    )
+    for value, word in zip(itertools.count(first, step), words.split(), strict=False)
+}
+_SCALES = {"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12, "k": 3, "m": 6, "bn": 9}
+_NUMBER = re.compile(
+    r"(?P<digits>\d+(?:[.,]\d+|[\u00a0\u2009\u202f]\d{3}(?!\d))*)(?P<ending>['’]?s\b|[^\W\d_]*)"
+    rf"|\b(?:(?P<tens>(?:twen|thir|for|fif|six|seven|eigh|nine)ty)[- ])?(?P<word>{'|'.join(_VALUES)})\b",
+    re.IGNORECASE,
+)
+_SCALE = re.compile(r"[ \u00a0-]?(hundred|thousand|million|billion|trillion)\b|(k|m|bn)\b", re.IGNORECASE)
+_CENTURY = re.compile(r"[ \u00a0-]centur(?:y|ies)\b", re.IGNORECASE)
+_ABOUT = re.compile(
+    r"\b(?:about|around|nearly|almost|over|above|approximately|some|roughly|circa|ca?\.|estimated|more than|less than|"
+    r"fewer than|at least|up to|under)\s+[£$€]?$",
+    re.IGNORECASE,
+)
+_LOOSE = Decimal("0.1")  # of a value that is only about right
+_SMALLEST_WORD = 11  # that counts as a number: smaller ones are often counted, not read
+
+
+class _Number(NamedTuple):
+    """A number: what it can be read as, and from where to where a value is that it may stand for."""
+
+    start: int
+    end: int
+    values: frozenset[Decimal]
+    low: Decimal
+    high: Decimal
+    stated: bool  # whether a summary needs support for it
+
+
+def _numbers(text: str) -> Iterator[_Number]:
+    """The numbers of a text, in digits and in words."""
+    before = None
+    for match in _NUMBER.finditer(text):
+        start, end = match.span()
+        digits = match["digits"] or ""
+        scale = _SCALE.match(text, match.end("digits") if digits else end)
+        if scale:
+            end = scale.end()
+        if digits:
+            bases = _readings(digits)
+            stated = start == 0 or not text[start - 1].isalpha()  # not in H1N1
+        else:
+            bases = {(_VALUES[match["tens"].lower()] if match["tens"] else 0) + _VALUES[match["word"].lower()]}
+            stated = min(bases) >= _SMALLEST_WORD
+        times = Decimal(10) ** (_SCALES[(scale[1] or scale[2]).lower()] if scale else 0)
+        values = bases | {base * times for base in bases}
+        if before is not None and text[before.end() : start].strip() in ("-", "–", "/"):
+            whole = before["digits"] or ""
+            if len(whole) == 4 and len(digits) == 2:  # 1914–18
+                values.add(Decimal(whole[:2] + digits))
+        base = min(bases)
+        low = high = base * times
+        if _CENTURY.match(text, end):
+            low, high = 100 * base - 100, 100 * base
+        elif digits.endswith("0") and match["ending"].endswith("s"):  # 1990s, 1900s, 90s
+            low = base if base >= 100 else base + 1900
+            high = low + (99 if digits.endswith("00") else 9)
+        elif scale:
+            half = Decimal(1).scaleb(min(0, int(base.as_tuple().exponent))) / 2  # of the last digit
+            low, high = (base - half) * times, (base + half) * times
+        elif not (1000 <= base < 2100) and _ABOUT.search(text, max(0, start - 24), start):
+            low, high = base * (1 - _LOOSE), base * (1 + _LOOSE)
+        yield _Number(start, end, frozenset(values), low, high, stated)
+        before = match
+
+
+def _readings(digits: str) -> set[Decimal]:
+    """What digits with points, commas or spaces in them may mean; each part by itself where they are no one number."""
+    first, *others = re.split(r"[^\d]", digits)
+    marks = re.findall(r"[^\d]", digits)
+    found = set()
+    if all(len(part) == 3 for part in others):  # 1,000
+        found.add(Decimal(first + "".join(others)))
+    if marks and (marks[-1] == "." or len(marks) == 1) and all(len(part) == 3 for part in others[:-1]):  # 1,000.5
+        found.add(Decimal(first + "".join(others[:-1]) + "." + others[-1]))
+    return found or {Decimal(part) for part in (first, *others)}
+
+
+# ---- what a source has
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """The words (as `_key` gives them) and numbers of a source.
+
+    Attributes:
+        words: all.
+        alike: words by their first letters.
+        capitals: those with a capital within a sentence.
+        acronyms: those in capitals alone.
+        initials: of names, and of all runs of words within them.
+        numbers: values, in order.
+    """
+
+    words: frozenset[str]
+    alike: dict[str, list[str]]
+    capitals: frozenset[str]
+    acronyms: frozenset[str]
+    initials: frozenset[str]
+    numbers: list[Decimal]
+
+    @classmethod
+    def of(cls, source: str) -> _Known:
+        tokens = _tokens(source)
+        words = frozenset(token.key for token in tokens)
+        alike: dict[str, list[str]] = {}
+        for word in words:
+            alike.setdefault(word[:_SHARED], []).append(word)
+        initials: set[str] = set()
+        run, end = "", 0
+        for token in tokens:
+            if source[end : token.start] not in (" ", "\u00a0", "-"):
+                run = ""
+            if token.capital:
+                run = (run + token.key[:1])[-_LONGEST:]
+                initials.update(run[start:] for start in range(len(run) - 1))
+            elif token.key not in _UNNAMED:
+                run = ""
+            end = token.end
+        numbers = {value for number in _numbers(source) for value in number.values}
+        numbers.update(value for token in tokens if (value := _roman(token.text)) is not None)
+        return cls(
+            words=words,
+            alike=alike,
+            capitals=frozenset(token.key for token in tokens if token.capital and not token.first),
+            acronyms=frozenset(token.key for token in tokens if token.text.isupper()),
+            initials=frozenset(initials),
+            numbers=sorted(numbers),
+        )
+
+    def has_name(self, name: Sequence[_Token]) -> bool:
+        """Whether each word is there, or all of them as initials."""
+        initials = "".join(token.key[:1] for token in name)
+        return (len(name) > 1 and initials in self.acronyms) or all(map(self._has_word, name))
+
+    def _has_word(self, token: _Token) -> bool:
+        if len(token.key) == 1 or token.key in _TITLES:
+            return True
+        if token.text.isupper() and (token.key in self.initials or self._has_value(_roman(token.text))):
+            return True
+        if not self.words.isdisjoint((token.key, token.key + "s", token.key.removesuffix("s"))):
+            return True
+        return any(_related(token.key, other) for other in self.alike.get(token.key[:_SHARED], ())) or any(
+            token.key in same and not same.isdisjoint(self.words) for same in _SAME
+        )
+
+    def has_number(self, number: _Number) -> bool:
+        """Whether one of its values is there, or one that it may stand for."""
+        return self._has_between(number.low, number.high) or any(map(self._has_value, number.values))
+
+    def _has_value(self, value: Decimal | None) -> bool:
+        return value is not None and self._has_between(value, value)
+
+    def _has_between(self, low: Decimal, high: Decimal) -> bool:
+        place = bisect_left(self.numbers, low)
+        return place < len(self.numbers) and self.numbers[place] <= high

@@ -1,0 +1,352 @@
+"""`pipeline("summarize")`: articles in, summaries out, written by the model or taken out of the article by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from suite.data.articles import Article, Section
+from suite.data.sentences import sentence_spans
+from suite.errors import CheckpointError, ConfigError, DataError
+from suite.hub import Model
+from suite.model.cache import KVCache
+from suite.model.transformer import Transformer
+from suite.sampling import Sampling, generate
+from suite.tasks.summarize.format import Format
+from suite.tasks.summarize.metrics import unsupported
+from suite.tasks.summarize.select import Floats, Ranker, Sentence, features, pairs_of, pick, sentences_of, words_of
+
+Style = Literal["extract", "write", "tldr"]
+
+CANDIDATES = 32  # sentences of an article whose likelihood is looked at
+BATCH = 16
+# Radford et al. 2019, section 3.6: top-k 2, 100 tokens, of which the first three sentences count
+TLDR = Sampling(top_k=2)
+TLDR_TOKENS, TLDR_SENTENCES = 100, 3
+WRITE = Sampling(temperature=0.0, no_repeat_ngram=3, count_prompt=False)
+WORDS = 100  # in an extract, where nobody says
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummarySentence:
+    """A sentence of a summary.
+
+    Attributes:
+        text: as it stands in the summary.
+        start, end: characters of the article's body that it was taken from, or, where it was written, those of the
+            sentence that shares most word pairs with it; None where none shares any.
+        share: of its word pairs that are there: 1 for a sentence that was taken.
+    """
+
+    text: str
+    start: int | None
+    end: int | None
+    share: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What an article says, shorter.
+
+    Attributes:
+        title: of the article.
+        text: the summary.
+        style: "extract", "write" or "tldr".
+        sentences: of the summary, with where each comes from.
+        warnings: one line each: names and numbers that the article does not have, and what was not read.
+        read: sentences of the body that the model saw.
+        of: sentences in the body.
+    """
+
+    title: str
+    text: str
+    style: Style
+    sentences: tuple[SummarySentence, ...]
+    warnings: tuple[str, ...]
+    read: int
+    of: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Sentences that may be taken.
+
+    Attributes:
+        sentences: in order of the text.
+        rows: (N, FEATURES + 2) their features, and their log-probability a token as a lead behind what was selected
+            of the body, and how much more that is than behind no body.
+    """
+
+    sentences: list[Sentence]
+    rows: Floats
+
+
+class Extractor:
+    """Chooses sentences by where they stand, what they are about, and how likely the model finds them as a lead.
+
+    Args:
+        transformer: trained to write leads, in evaluation mode.
+        format: of its sequences.
+        ranker: of the selection.
+        weights: of the features with the likelihoods; None where they are not fitted yet.
+        prefix: whether all tokens of a prompt see each other.
+    """
+
+    def __init__(
+        self, transformer: Transformer, format: Format, ranker: Ranker, weights: Ranker | None, prefix: bool
+    ) -> None:
+        self.transformer, self.format, self.ranker, self.weights, self.prefix = (
+            transformer,
+            format,
+            ranker,
+            weights,
+            prefix,
+        )
+
+    def candidates(self, article: Article, count: int = CANDIDATES) -> Candidates:
+        """The `count` sentences that rank best before the model has looked at them, and what it finds of them."""
+        sentences = sentences_of(article)
+        rows = features(article.title, sentences)
+        scores = self.ranker.scores(rows)
+        best = np.sort(np.argsort(-scores, kind="stable")[:count])
+        chosen = [sentences[place] for place in self.format.select(sentences, scores)]
+        texts = [sentences[place].text for place in best]
+        behind, alone = (
+            self.likelihoods(prompt, texts)
+            for prompt in (self.format.prompt(article, chosen), self.format.around(article.title, ""))
+        )
+        rows = np.column_stack([rows[best], behind, behind - alone])
+        return Candidates(sentences=[sentences[place] for place in best], rows=rows)
+
+    @torch.inference_mode()
+    def likelihoods(self, prompt: Sequence[int], texts: Sequence[str]) -> Floats:
+        """(N,) log-probability a token of each text behind a prompt, in nats."""
+        config, device = self.transformer.config, self.transformer.norm.weight.device
+        assert isinstance(device, torch.device)
+        ids = [self.format.tokenizer.encode(text)[: max(1, config.context - len(prompt))] for text in texts]
+        read = KVCache(config, 1, len(prompt), device)
+        prefix = torch.tensor([len(prompt)], device=device) if self.prefix else None
+        first = self.transformer(torch.tensor([prompt], device=device), cache=read, prefix=prefix)[:, -1:]  # (1, 1, V)
+        found = np.zeros(len(ids))
+        order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
+        for start in range(0, len(order), BATCH):
+            places = order[start : start + BATCH]
+            lengths = [len(ids[place]) for place in places]
+            cache = KVCache(config, len(places), len(prompt) + max(lengths), device)
+            tokens = torch.zeros(len(places), max(lengths), dtype=torch.long)
+            for row, place in enumerate(places):
+                cache.copy_row(row, read)
+                tokens[row, : lengths[row]] = torch.tensor(ids[place])
+            tokens = tokens.to(device)  # (B, T)
+            logits = self.transformer(tokens, cache=cache, lengths=lengths)  # (B, T, V)
+            logits = torch.cat([first.expand(len(places), 1, -1), logits[:, :-1]], dim=1)
+            losses = torch.nn.functional.cross_entropy(logits.mT, tokens, reduction="none")  # (B, T)
+            for row, place in enumerate(places):
+                found[place] = -float(losses[row, : lengths[row]].mean())
+        return found
+
+    def extract(self, article: Article, fits: Callable[[Sentence], bool], most: int) -> list[Sentence]:
+        """The best sentences, in order of the text; `fits` and `most` as `pick` takes them."""
+        assert self.weights is not None
+        found = self.candidates(article)
+        chosen = pick(found.sentences, self.weights.scores(found.rows), fits, most)
+        return [found.sentences[place] for place in chosen]
+
+
+class Summarizer:
+    """Sums articles up.
+
+    Args:
+        model: a summarising model, or for the style "tldr" any language model.
+        style: the one taken where a call names none (None: the one that the model's card names).
+
+    Raises:
+        ConfigError: there is no such style.
+        CheckpointError: the model has no tokenizer, or is of another format.
+
+    Example:
+        >>> from suite import pipeline
+        >>> text = "The violin has four strings. They are tuned in fifths. It is played with a bow. Violins are old."
+        >>> pipeline("summarize")(text, sentences=1).text in text
+        True
+    """
+
+    def __init__(self, model: Model, style: Style | None = None) -> None:
+        if model.tokenizer is None:
+            raise CheckpointError(f"{model.name} has no tokenizer, so it cannot read articles")
+        self.model, self.tokenizer = model, model.tokenizer
+        extra = model.extra
+        self.trained = "ranker" in extra
+        self.style: Style = check_style(style or (extra["style"] if self.trained else "tldr"))
+        if self.trained:
+            self.prefix = extra["attention"] == "prefix"
+            self.lead_tokens = int(extra["lead_tokens"])
+            self.format = Format(tokenizer=self.tokenizer, source_tokens=int(extra["source_tokens"]))
+            self.ranker = Ranker(weights=tuple(extra["ranker"]))
+            weights = Ranker(weights=tuple(extra["extractor"]))
+            self.extractor = Extractor(model.transformer, self.format, self.ranker, weights, self.prefix)
+
+    def __call__(
+        self,
+        article: str | Article,
+        *,
+        style: Style | None = None,
+        max_words: int | None = None,
+        sentences: int | None = None,
+        seed: int = 0,
+    ) -> Summary:
+        """Sum one article up.
+
+        Args:
+            article: its text, or one with a title and sections; a lead that it has already is not looked at.
+            style: "extract" (sentences of the article), "write", or "tldr" (any language model, without training;
+                Radford et al. 2019).
+            max_words: none more (None: 100 for an extract, and what the model makes of it for the others).
+            sentences: at most so many.
+            seed: of the draws of "tldr"; the other styles have none.
+
+        Raises:
+            DataError: there is no text.
+            ConfigError: an argument is out of its range, or the model cannot do that style.
+        """
+        style = check_style(style or self.style)
+        if style != "tldr" and not self.trained:
+            raise ConfigError(f"{self.model.name} was not trained to summarise; it can do the style tldr alone")
+        if (max_words is not None and max_words < 1) or (sentences is not None and sentences < 1):
+            raise ConfigError("a summary has at least one word and one sentence")
+        if isinstance(article, str):
+            article = Article(sections=(Section(heading="", text=article),))
+        every = sentences_of(article)
+        if not every:
+            raise DataError(f"{article.where or 'the article'} has no text to sum up")
+        if style == "extract":
+            return self._extract(article, every, max_words or (None if sentences else WORDS), sentences)
+        if style == "write":
+            return self._write(article, every, max_words, sentences)
+        return self._tldr(article, every, max_words, sentences, seed)
+
+    def _extract(self, article: Article, every: Sequence[Sentence], max_words: int | None, most: int | None) -> Summary:
+        left = max_words if max_words is not None else 10**9
+
+        def fits(sentence: Sentence) -> bool:
+            nonlocal left
+            first = left == max_words
+            left -= len(sentence.text.split())
+            return left >= 0 or first
+
+        chosen = self.extractor.extract(article, fits, most or 0)
+        taken = tuple(SummarySentence(text=one.text, start=one.start, end=one.end, share=1.0) for one in chosen)
+        read = self.format.select(every, self.ranker.scores(features(article.title, every)))
+        warnings = []
+        if max_words is not None and sum(len(one.text.split()) for one in chosen) > max_words:
+            warnings.append(f"the best sentence alone has more than {max_words} words")
+        return Summary(
+            title=article.title,
+            text=" ".join(one.text for one in taken),
+            style="extract",
+            sentences=taken,
+            warnings=tuple(warnings),
+            read=len(read),
+            of=len(every),
+        )
+
+    def _write(self, article: Article, every: Sequence[Sentence], max_words: int | None, most: int | None) -> Summary:
+        read = self.format.select(every, self.ranker.scores(features(article.title, every)))
+        prompt = self.format.prompt(article, [every[place] for place in read])
+        [found] = generate(
+            self.model.transformer,
+            [prompt],
+            max_new_tokens=min(self.lead_tokens, 4 * max_words if max_words else self.lead_tokens),
+            sampling=WRITE,
+            prefixes=[len(prompt)] if self.prefix else None,
+            stop_tokens=(self.format.eos,),
+            tokenizer=self.tokenizer,
+        )
+        return written(article, every, found.text, found.finish == "stop", "write", max_words, most, len(read))
+
+    def _tldr(
+        self, article: Article, every: Sequence[Sentence], max_words: int | None, most: int | None, seed: int
+    ) -> Summary:
+        hint = self.tokenizer.encode("\nTL;DR:")
+        room = self.model.config.context - TLDR_TOKENS - len(hint)
+        tokens: list[int] = []
+        read = 0
+        for sentence in every:  # the article's beginning, up to the end of a sentence
+            more = self.tokenizer.encode((" " if tokens else "") + sentence.text)
+            if tokens and len(tokens) + len(more) > room:
+                break
+            tokens += more
+            read += 1
+        [found] = generate(
+            self.model.transformer,
+            [[*tokens[: max(1, room)], *hint]],
+            max_new_tokens=TLDR_TOKENS,
+            sampling=TLDR,
+            seed=seed,
+            stop_tokens=() if self.tokenizer.eos is None else (self.tokenizer.eos,),
+            tokenizer=self.tokenizer,
+        )
+        most = min(most or TLDR_SENTENCES, TLDR_SENTENCES)
+        return written(article, every, found.text, found.finish == "stop", "tldr", max_words, most, read)
+
+
+def check_style(style: str) -> Style:
+    """The style of that name.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    match style:
+        case "extract" | "write" | "tldr":
+            return style
+    raise ConfigError(f"no style {style!r}; there are extract, write and tldr")
+
+
+def written(
+    article: Article,
+    every: Sequence[Sentence],
+    text: str,
+    finished: bool,
+    style: Style,
+    max_words: int | None,
+    most: int | None,
+    read: int,
+) -> Summary:
+    """A summary of what the model wrote: whole sentences, where each may come from, and what of it to doubt."""
+    text = text.strip()
+    spans = sentence_spans(text)
+    if not finished and len(spans) > 1:
+        spans = spans[:-1]  # it was cut off
+    kept: list[str] = []
+    words = 0
+    for start, end in spans[: most or None]:
+        words += len(text[start:end].split())
+        if kept and max_words is not None and words > max_words:
+            break
+        kept.append(text[start:end])
+    if max_words is not None and kept:
+        kept[0] = " ".join(kept[0].split()[:max_words])
+    pairs = [pairs_of(words_of(sentence.text)) for sentence in every]
+    found = []
+    for one in kept:
+        own = pairs_of(words_of(one))
+        shares = [len(own & other) / max(1, len(own)) for other in pairs]
+        best = int(np.argmax(shares))
+        at = every[best] if shares[best] > 0 else None
+        found.append(SummarySentence(text=one, start=at and at.start, end=at and at.end, share=shares[best]))
+    summary = " ".join(kept)
+    source = f"{article.title}\n{article.body}"
+    doubts = unsupported(summary, source)
+    return Summary(
+        title=article.title,
+        text=summary,
+        style=style,
+        sentences=tuple(found),
+        warnings=tuple(dict.fromkeys(f"the {one.kind} {one.text!r} is not in the article" for one in doubts)),
+        read=read,
+        of=len(every),
+    )

@@ -1,0 +1,217 @@
+"""Stage one: which sentences of a body say what its lead will say, and which of them fit.
+
+A sentence's score is linear in a few features of where it stands and what it is about; the weights are fitted on
+training articles, to the share of a sentence's word pairs that the lead has too. The best are taken one after another,
+and each that is taken lowers the scores of sentences that say the same.
+
+Source: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences" (extract first, then write); Carbonell and
+Goldstein 1998 (maximal marginal relevance).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.data.articles import Article
+from suite.data.sentences import sentence_spans
+
+WORD = re.compile(r"\w+")
+PRONOUNS = frozenset({"he", "she", "it", "they", "this", "these", "that", "those", "his", "her", "its", "their"})
+VERBS = frozenset({"is", "was", "are", "were", "has", "had"})
+REDUNDANCY = 0.5  # deviations of all scores that a sentence loses when all of its word pairs are there already
+SMALLEST = 1e-9
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sentence:
+    """A sentence of an article's body.
+
+    Attributes:
+        text: as it stands there.
+        start, end: its characters in `Article.body`.
+        section, paragraph: in the body, from 0.
+        place: in its paragraph, from 0.
+        opens: whether it begins the first paragraph of its section.
+    """
+
+    text: str
+    start: int
+    end: int
+    section: int
+    paragraph: int
+    place: int
+    opens: bool
+
+
+def sentences_of(article: Article) -> list[Sentence]:
+    """The sentences of a body, in order."""
+    found, offset, paragraph = [], 0, 0
+    for section, one in enumerate(article.sections):
+        if not one.text:
+            continue
+        for number, line in enumerate(one.text.split("\n")):
+            spans = sentence_spans(line)
+            for place, (start, end) in enumerate(spans):
+                found.append(
+                    Sentence(
+                        text=line[start:end],
+                        start=offset + start,
+                        end=offset + end,
+                        section=section,
+                        paragraph=paragraph,
+                        place=place,
+                        opens=number == 0 and place == 0,
+                    )
+                )
+            paragraph += bool(spans)
+            offset += len(line) + 1
+    return found
+
+
+def words_of(text: str) -> list[str]:
+    """Lower-case words."""
+    return WORD.findall(text.lower())
+
+
+def pairs_of(words: Sequence[str]) -> set[tuple[str, str]]:
+    """Words that follow each other."""
+    return set(itertools.pairwise(words))
+
+
+FEATURES = (
+    "log of its place in the body",
+    "its place as a share of the body",
+    "nearness to the start of the body",
+    "begins a paragraph",
+    "place in its paragraph",
+    "begins a section",
+    "in the first section",
+    "log of its section",
+    "log of the sentences in the body",
+    "log of its words",
+    "under six words",
+    "over forty words",
+    "how usual its words are in the body",
+    "share of the title's words",
+    "names the title",
+    "share of capitalised words",
+    "share of words with digits",
+    "begins with a pronoun",
+    "an auxiliary verb among its first words",
+    "ends in a colon",
+)
+
+
+def features(title: str, sentences: Sequence[Sentence]) -> Floats:
+    """What scores are made of: (sentences, FEATURES)."""
+    words = [words_of(sentence.text) for sentence in sentences]
+    named = frozenset(words_of(title))
+    usual = Counter(word for one in words for word in one)
+    count = len(sentences)
+    rows = []
+    for place, (sentence, one) in enumerate(zip(sentences, words, strict=True)):
+        split, size, own = sentence.text.split(), max(1, len(one)), set(one)
+        rows.append(
+            (
+                math.log1p(place),
+                place / count,
+                1 / (1 + place),
+                sentence.place == 0,
+                min(sentence.place, 5),
+                sentence.opens,
+                sentence.section == 0,
+                math.log1p(sentence.section),
+                math.log(count),
+                math.log(size),
+                size < 6,
+                size > 40,
+                sum(math.log(usual[word]) for word in own) / max(1, len(own)),
+                len(own & named) / max(1, len(named)),
+                bool(own & named),
+                sum(word[:1].isupper() for word in split[1:]) / max(1, len(split)),
+                sum(any(letter.isdigit() for letter in word) for word in split) / max(1, len(split)),
+                bool(one) and one[0] in PRONOUNS,
+                not VERBS.isdisjoint(one[:8]),
+                sentence.text.endswith(":"),
+            )
+        )
+    return np.array(rows, dtype=np.float64).reshape(count, len(FEATURES))
+
+
+def usefulness(lead: str, sentences: Sequence[Sentence]) -> Floats:
+    """(sentences,) the share of each sentence's word pairs that the lead has too: what a score shall predict."""
+    wanted = pairs_of(words_of(lead))
+    found = []
+    for sentence in sentences:
+        words = words_of(sentence.text)
+        found.append(len(pairs_of(words) & wanted) / max(1, len(words)))
+    return np.array(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranker:
+    """A score that is linear in the features.
+
+    Attributes:
+        weights: one for each feature.
+    """
+
+    weights: tuple[float, ...]
+
+    @classmethod
+    def fit(cls, rows: Floats, targets: Floats, penalty: float = 1.0) -> Ranker:
+        """Ridge regression of targets (N,) on rows (N, F), each feature scaled to a deviation of one."""
+        scale = np.maximum(rows.std(axis=0), SMALLEST)
+        scaled = (rows - rows.mean(axis=0)) / scale
+        weights = np.linalg.solve(
+            scaled.T @ scaled + penalty * np.eye(rows.shape[1]), scaled.T @ (targets - targets.mean())
+        )
+        return cls(weights=tuple((weights / scale).tolist()))
+
+    def scores(self, rows: Floats) -> Floats:
+        """(N,) of rows (N, F); only their differences mean something."""
+        found: Floats = rows @ np.array(self.weights)
+        return found
+
+
+def pick(sentences: Sequence[Sentence], scores: Floats, fits: Callable[[Sentence], bool], most: int = 0) -> list[int]:
+    """Take the best sentences one after another, none twice.
+
+    Args:
+        sentences: to choose from.
+        scores: (N,).
+        fits: whether one more has room; called once for each in the order they are taken. The first that has none ends
+            the choice.
+        most: sentences to take at most; 0 for no limit.
+
+    Returns:
+        their places, in order of the text.
+    """
+    pairs = [pairs_of(words_of(sentence.text)) for sentence in sentences]
+    holders: dict[tuple[str, str], list[int]] = {}
+    for place, own in enumerate(pairs):
+        for pair in own:
+            holders.setdefault(pair, []).append(place)
+    left = scores.astype(np.float64)
+    chosen: list[int] = []
+    spread = float(scores.std()) or 1.0
+    while len(chosen) < (most or len(sentences)):
+        best = int(left.argmax())
+        if left[best] == -np.inf or not fits(sentences[best]):
+            break
+        chosen.append(best)
+        left[best] = -np.inf
+        for pair in pairs[best]:
+            for place in holders.pop(pair, ()):
+                left[place] -= REDUNDANCY * spread / len(pairs[place])
+    return sorted(chosen)

@@ -1,0 +1,178 @@
+"""`suite run`, `eval` and `train summarize`: typed, piped, whole files, and broken ones."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from suite.cli.main import main
+from suite.data.articles import Article, Section
+from suite.tasks.summarize import evaluate
+from suite.tasks.summarize.metrics import truncate
+
+TEXT = """The violin
+
+The violin is a wooden instrument with four strings. It is tuned in fifths, and played with a bow.
+
+Its sound comes from the strings, which make the belly vibrate. Makers in Cremona built the most famous ones.
+Antonio Stradivari made about a thousand instruments. Many of them are still played on today.
+"""
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
+    assert main(["run", "summarize", *words]) == 0, capsys.readouterr().err
+    found = capsys.readouterr()
+    return found.out, found.err
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(words) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("suite: error: ") and err.count("\n") <= 2
+    return err
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "violin.txt"
+    path.write_text(TEXT)
+    return str(path)
+
+
+def sentences() -> list[str]:
+    text = " ".join(TEXT.split())
+    return [part.strip() + "." for part in text.removeprefix("The violin ").split(".") if part.strip()]
+
+
+def test_an_extract_of_a_file(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The embedded model, with its default style, says nothing that is not in the file."""
+    out, _ = run(capsys, file, "--sentences", "2")
+    text = out.strip()
+    for one in sentences():
+        text = text.replace(one, "")
+    assert out.strip() and text.strip() == ""
+
+
+def test_piped_text_is_the_same(file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Standard input, named or not, is a file like another."""
+    expected, _ = run(capsys, file, "--sentences", "1")
+    for words in ([], ["-"]):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+        assert run(capsys, *words, "--sentences", "1")[0] == expected
+
+
+def test_several_files_stand_under_headings(file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """HTML without its scripts, and plain text, each under its title."""
+    page = tmp_path / "page.html"
+    paragraphs = "".join(f"<p>Bees are insects that make honey. They live in hives of {n} thousand.</p>" for n in "234")
+    page.write_text(
+        f"<html><head><title>Bees</title><script>var x = 1;</script></head><body>{paragraphs}</body></html>"
+    )
+    out, _ = run(capsys, file, str(page), "--sentences", "1")
+    assert "--- The violin" in out and "--- Bees" in out and "var x" not in out
+
+
+def test_sources_are_shown(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """--show-source names paragraph and characters of each sentence."""
+    out, _ = run(capsys, file, "--sentences", "1", "--show-source")
+    assert "[paragraph " in out and "characters " in out
+
+
+def test_json(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Machines get text, style, sentences with offsets, and warnings."""
+    out, _ = run(capsys, file, "--sentences", "1", "--json")
+    found: dict[str, Any] = json.loads(out)
+    [sentence] = found["sentences"]
+    assert found["style"] == "extract" and found["text"] == sentence["text"] and found["title"] == "The violin"
+    assert sentence["end"] - sentence["start"] == len(sentence["text"])
+
+
+def test_what_is_written_and_not_there_is_warned_of(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The written style says on standard error which names and numbers the article lacks, unless told to be quiet."""
+    out, err = run(capsys, file, "--style", "write", "--max-words", "60")
+    assert out.strip() and len(out.split()) <= 60
+    assert all(line.startswith(("warning: the ", "the model read")) for line in err.splitlines())
+    assert run(capsys, file, "--style", "write", "--max-words", "60", "--quiet") == (out, "")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("", "no text"), ("   \n\n", "no text"), ("#REDIRECT [[Fiddle]]", "only leads to 'Fiddle'")],
+)
+def test_nothing_to_sum_up(content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Empty files and redirects are told in one line."""
+    path = tmp_path / ("page.wiki" if "REDIRECT" in content else "empty.txt")
+    path.write_text(content)
+    assert message in refused(capsys, "run", "summarize", str(path))
+
+
+def test_wrong_names(file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file that is not there, and a model that cannot do the style."""
+    assert "nowhere.txt" in refused(capsys, "run", "summarize", "nowhere.txt")
+    assert "tldr alone" in refused(capsys, "run", "summarize", file, "--model", "lm", "--style", "write")
+
+
+# ---- training and evaluating
+
+
+@pytest.fixture
+def articles(tmp_path: Path) -> str:
+    """Twelve articles whose lead is their body's first sentence."""
+    random = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(80)]
+    path = tmp_path / "articles.jsonl"
+    with path.open("w") as out:
+        for number in range(12):
+            body = [" ".join(["The", *random.choice(words, 7)]) + "." for _ in range(6)]
+            sections = [{"heading": "", "text": " ".join(body)}]
+            out.write(json.dumps({"title": f"Title {number}", "lead": body[0], "sections": sections}) + "\n")
+    return str(path)
+
+
+def test_train_and_evaluate(articles: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """From a file of articles to a summariser, which is then compared with baselines on the same."""
+    small = ["base=''", "tokenizer.model=lm", "model.context=400", "model.d_model=16", "model.n_layer=1"]
+    small += ["model.n_head=2", "model.position=rotary", "run.epochs=0", "run.steps=2", "data.held_out=0.25"]
+    words = [word for line in small for word in ("--set", line)]
+    out = str(tmp_path / "run")
+    assert main(["train", "summarize", "--data", articles, "--out", out, *words]) == 0
+    capsys.readouterr()
+    assert main(["eval", "summarize", articles, "--model", out, "--words", "10", "--limit", "4", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["articles"] == 4
+    assert found["systems"]["oracle"]["rouge"]["ROUGE-2"]["mean"] == pytest.approx(1.0, abs=0.05)
+    assert found["systems"]["lead-3"]["rouge"]["ROUGE-2"]["mean"] > 0.7
+    assert found["systems"]["extract"]["unsupported"] == 0 and found["systems"]["extract"]["novel"] == 0
+    assert set(found["perplexity"]) == {"own body", "another body", "no body"}
+    assert (
+        main(["eval", "summarize", articles, "--model", out, "--words", "0", "--limit", "2", "--style", "extract"]) == 0
+    )
+    assert "first of each paragraph" in capsys.readouterr().out
+
+
+def test_intervals_and_shares() -> None:
+    """The mean of resampled articles lies about the mean; shares are of all n-grams together, not of each article's."""
+    found = evaluate.mean_and_interval(np.arange(100) / 100)
+    low, high = found["interval"]
+    assert found["mean"] == pytest.approx(0.495)
+    assert low < found["mean"] < high and 0.08 < high - low < 0.16
+    assert evaluate.share([(1, 2), (0, 8)]) == pytest.approx(0.1)
+
+
+def test_figures_of_a_copy() -> None:
+    """A summary that is the lead itself scores 1 and has its length."""
+    article = Article(title="A", lead="Cats sleep all day long.", sections=(Section(heading="", text="Cats sleep."),))
+    figures = evaluate.system([truncate(article.lead, 99)], [article])
+    assert figures["rouge"]["ROUGE-L"]["mean"] == 1 and figures["length"] == {"words": 5.0, "ratio": 1.0}
+
+
+def test_articles_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No data, and records without a text and its summary, are told in one line."""
+    assert "no articles to learn from" in refused(capsys, "train", "summarize", "--out", str(tmp_path / "run"))
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"colour": "red"}\n')
+    assert "odd.jsonl" in refused(capsys, "eval", "summarize", str(path))
