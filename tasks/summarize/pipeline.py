@@ -336,8 +336,10 @@ def written(
         own = pairs_of(words_of(one))
         shares = [len(own & other) / max(1, len(own)) for other in pairs]
         best = int(np.argmax(shares))
-        at = every[best] if shares[best] > 0 else None
-        found.append(SummarySentence(text=one, start=at and at.start, end=at and at.end, share=shares[best]))
+        if shares[best] > 0:
+            found.append(SummarySentence(text=one, start=every[best].start, end=every[best].end, share=shares[best]))
+        else:
+            found.append(SummarySentence(text=one, start=None, end=None, share=0.0))
     summary = " ".join(kept)
     source = f"{article.title}\n{article.body}"
     doubts = unsupported(summary, source)
