@@ -1,13 +1,17 @@
-"""Speed, beside `transformers` doing the same work in the same run.
+"""Speed, beside `transformers` doing the same work in the same run; and what long texts cost.
 
 Machines drift, so the systems take turns and each figure is the best of its turns; compare ratios, not tokens/s.
 """
 
 from __future__ import annotations
 
+import multiprocessing
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +20,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from suite.errors import ConfigError
+from suite.errors import ConfigError, SuiteError
 from suite.model import ModelConfig, Transformer
 
 BASELINE = "transformers float32"
+# which layers see how far, in `attention`; the last is "L-M-L-M" of Liu et al. 2018, with their block and stride
+LAYERS: dict[str, dict[str, tuple[int, ...]]] = {
+    "full": {},
+    "local": {"windows": (256, 256, 256, 256)},
+    "local, compressed": {"windows": (256, 0, 256, 0), "compress": (0, 3, 0, 3)},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +51,25 @@ class Speed:
     ratio: float | None = None
     bandwidth_share: float | None = None
     agrees: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """What one text takes.
+
+    Attributes:
+        layers: "full", "local" or "local, compressed".
+        work: "train" (a forward and a backward pass) or "prefill".
+        length: tokens of the text.
+        tokens_per_second: of one pass, with nothing of its size done before.
+        peak_bytes: by how much the process grew at most.
+    """
+
+    layers: str
+    work: str
+    length: int
+    tokens_per_second: float
+    peak_bytes: int
 
 
 def memory_bandwidth() -> float:
@@ -309,3 +338,95 @@ def _plain_loop(
             torch.cuda.synchronize()
 
     return step
+
+
+def attention(
+    *,
+    lengths: Sequence[int] = (1024, 4096, 11264, 32768),
+    limit: float = 100.0,
+    threads: int = 2,
+    say: Callable[[str], object] = lambda line: None,
+) -> list[Cost]:
+    """One text of each length through a model of the embedded language model's shape, with each kind of layers.
+
+    Args:
+        lengths: tokens of the texts.
+        limit: seconds; a case is left out if it would take more, judged by the square of its length and the longest
+            case before it.
+        threads: of the products.
+        say: takes a line for each case that is left out.
+
+    Raises:
+        SuiteError: the memory was not enough for a case; the message names it.
+    """
+    costs = []
+    for work in ("train", "prefill"):
+        for layers in LAYERS:
+            known: Cost | None = None
+            for length in sorted(lengths):
+                if known is not None:
+                    expected = length**2 / known.length / known.tokens_per_second
+                    if expected > limit:
+                        say(f"{work}, {layers}, {length:,} tokens: left out, for it might take {expected:,.0f} s")
+                        continue
+                # in a process of its own, since memory that was once taken hides what is taken later
+                with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                    try:
+                        known = pool.submit(cost, layers, work, length, threads).result()
+                    except BrokenProcessPool as error:
+                        raise SuiteError(
+                            f"{work}, {layers}, {length:,} tokens: the process died, perhaps for want of memory; "
+                            "leave out the longest texts"
+                        ) from error
+                costs.append(known)
+    return costs
+
+
+def cost(layers: str, work: str, length: int, threads: int) -> Cost:
+    """Measure one case of `attention` in this process."""
+    from suite.sampling.decoding import Decoding
+    from suite.training.loss import cross_entropy
+
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    model = Transformer(
+        ModelConfig(
+            vocab_size=8192,
+            context=length + 1,
+            d_model=320,
+            n_layer=4,
+            n_head=5,
+            position="rotary",
+            activation="relu2",
+            bias=False,
+            **LAYERS[layers],  # type: ignore[arg-type]
+        )
+    )
+
+    def run(length: int) -> None:
+        tokens = torch.randint(8192, (1, length + 1))
+        if work == "train":
+            hidden = model.hidden(tokens[:, :-1]).flatten(0, 1)
+            cross_entropy(hidden, model.head.weight, tokens[0, 1:]).backward()  # type: ignore[no-untyped-call]
+        else:
+            with torch.inference_mode():
+                Decoding(model, tokens[:, :-1].tolist(), None, max_new_tokens=1, prefill_chunk=512).prefill()
+
+    run(16)  # what is loaded once is not counted, nor are the gradients of the weights
+    before = peak_memory()
+    start = time.perf_counter()
+    run(length)
+    speed = length / (time.perf_counter() - start)
+    return Cost(layers=layers, work=work, length=length, tokens_per_second=speed, peak_bytes=peak_memory() - before)
+
+
+def peak_memory() -> int:
+    """The most bytes that this process has held in memory so far."""
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux; elsewhere, and here too, `getrusage` may tell of the process that started this one
+        lines = dict(line.split(":", 1) for line in status.read_text().splitlines())
+        return int(lines["VmHWM"].split()[0]) * 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

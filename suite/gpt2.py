@@ -220,6 +220,7 @@ def check_expressible(config: ModelConfig) -> None:
         "n_kv_head": config.kv_heads == config.n_head,
         "windows": not any(0 < window < config.context for window in config.windows),
         "qk_norm": not config.qk_norm,
+        "compress": not config.compresses,
     }
     for name, fit in fits.items():
         if not fit:

@@ -77,7 +77,8 @@ def cache_bytes(config: ModelConfig, dtype: str) -> int:
         >>> cache_bytes(ModelConfig.gpt2("124M"), "float32")
         73728
     """
-    return 2 * config.n_layer * config.kv_heads * config.head_width * BYTES[dtype]
+    strides = (max(1, config.compression(layer)) for layer in range(config.n_layer))
+    return round(sum(2 * config.kv_heads * config.head_width * BYTES[dtype] / stride for stride in strides))
 
 
 def read_head(directory: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:

@@ -1,4 +1,4 @@
-"""`suite bench`: speed, beside `transformers` in the same run."""
+"""`suite bench`: speed, beside `transformers` in the same run, and what long texts cost."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from suite.cli.groups import Group
 from suite.cli.options import json_option
-from suite.cli.show import notice, percent, table, write_json
+from suite.cli.show import notice, percent, size, table, write_json
 
 if TYPE_CHECKING:
     from suite.bench import Speed
@@ -21,7 +21,7 @@ baseline_option = click.option("--baseline/--no-baseline", default=True, help="R
 
 @click.group(cls=Group)
 def bench() -> None:
-    """Measure speed, beside transformers in the same run."""
+    """Measure speed, beside transformers in the same run, and memory."""
 
 
 @bench.command()
@@ -112,6 +112,39 @@ def train(
         device=device,
     )
     report(speeds, as_json, per="tokens/s")
+
+
+@bench.command()
+@click.option(
+    "--lengths",
+    type=COUNT,
+    multiple=True,
+    default=(1024, 4096, 11264, 32768),
+    metavar="N",
+    help="Tokens of a text; give it once for each.  [default: 1024, 4096, 11264 and 32768]",
+)
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0),
+    default=100.0,
+    metavar="SECONDS",
+    help="Leave out what might take longer.  [default: 100]",
+)
+@threads_option
+@json_option
+def attention(lengths: tuple[int, ...], limit: float, threads: int, as_json: bool) -> None:
+    """Read long texts with full, local and compressed attention, on the CPU."""
+    from suite import bench
+
+    costs = bench.attention(lengths=lengths, limit=limit, threads=threads, say=notice)
+    if as_json:
+        write_json([dataclasses.asdict(cost) for cost in costs])
+        return
+    rows = [
+        (cost.work, cost.layers, f"{cost.length:,}", f"{cost.tokens_per_second:,.0f}", size(cost.peak_bytes))
+        for cost in costs
+    ]
+    click.echo("\n".join(table(rows, "llrrr", ("work", "layers", "tokens", "tokens/s", "memory"))))
 
 
 def report(speeds: list[Speed], as_json: bool, per: str) -> None:

@@ -5,7 +5,7 @@ Shapes: `B` batch, `T` positions, `H` heads, `K` key/value heads, `E` head width
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
@@ -28,19 +28,33 @@ class _Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.view, name)
 
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, *rest: Any, **options: Any) -> Tensor:
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, *rest: Any) -> Tensor:
         """What the view's own `attend` returns."""
-        columns = torch.eye(keys.shape[2], dtype=values.dtype, device=values.device)  # (T, T)
+        out, self.weights = self._watch(self.view.attend, queries, keys, values, *rest)
+        return out
+
+    def attend_compressed(self, queries: Tensor, keys: Tensor, values: Tensor, layer: int, dropout: float) -> Tensor:
+        """What the view's own `attend_compressed` returns; the weight of a block is shared among its positions."""
+        out, weights = self._watch(self.view.attend_compressed, queries, keys, values, layer, dropout)
+        stride, length = self.view.compression(layer), queries.shape[2]
+        blocks, self.weights = torch.split(weights, [length // stride, length], dim=-1)
+        shares = (blocks / stride).repeat_interleave(stride, dim=-1)
+        self.weights[..., : shares.shape[-1]] += shares
+        return out
+
+    def _watch(
+        self, attend: Callable[..., Tensor], queries: Tensor, keys: Tensor, values: Tensor, *rest: Any
+    ) -> tuple[Tensor, Tensor]:
+        """The result of `attend`, and the weights that led to it, (B, H, T, S)."""
+        columns = torch.eye(keys.shape[2], dtype=values.dtype, device=values.device)  # (S, S)
         # as many at a time as a head is wide, so that the kernel meets the shapes it is made for
         pieces = []
-        for part in torch.split(columns, values.shape[3], dim=1):  # (T, E)
+        for part in torch.split(columns, values.shape[3], dim=1):  # (S, E)
             padded = torch.nn.functional.pad(part, (0, values.shape[3] - part.shape[1]))
-            as_values = padded.expand(*values.shape)  # (B, K, T, E)
-            mixed = self.view.attend(queries, keys, as_values, *rest, **options)  # (B, H, T, E)
+            as_values = padded.expand(*values.shape)  # (B, K, S, E)
+            mixed = attend(queries, keys, as_values, *rest)  # (B, H, T, E)
             pieces.append(mixed[..., : part.shape[1]])
-        self.weights = torch.cat(pieces, dim=-1)  # (B, H, T, T)
-        out: Tensor = self.view.attend(queries, keys, values, *rest, **options)
-        return out
+        return attend(queries, keys, values, *rest), torch.cat(pieces, dim=-1)
 
 
 @torch.inference_mode()
@@ -57,7 +71,7 @@ def attention_maps(
 
     Returns:
         for each layer in order, (H, T, T): row `t` of a head is how position `t` spreads its attention over all
-        positions, and sums to 1.
+        positions, and sums to 1. Where a layer compresses positions into one, they share its weight evenly.
 
     Raises:
         SuiteError: learned positions end before the last token.

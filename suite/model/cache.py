@@ -21,6 +21,9 @@ class KVCache:
     that is simply slot `p`; past it the slots are a ring, and the oldest tokens are overwritten. One more slot behind
     the ring takes the padding of ragged batches, so that padding never overwrites anything.
 
+    A layer that compresses `n` positions into one keeps no more than it will look at: in its first `n` slots the latest
+    `n` positions, `p` in slot `p % n`; behind them a ring of the blocks that are complete; then the slot for padding.
+
     Args:
         config: the model's.
         batch: rows.
@@ -34,7 +37,7 @@ class KVCache:
         static: while True, a pass takes everything from tensors (`lengths`, all slots) and leaves counting to the
             caller, so that a compiled step finds the same shapes and numbers every time. The caller sees to it that
             the new tokens fit.
-        keys, values: per layer (B, K, S + 1, E).
+        keys, values: per layer (B, K, S + 1, E); where `n` positions become one, S is n + capacity // n (at least 1).
     """
 
     def __init__(
@@ -47,10 +50,14 @@ class KVCache:
     ) -> None:
         if capacity < 1:
             raise SuiteError(f"a cache needs at least one slot, not {capacity}")
-        shape = (batch, config.kv_heads, capacity + 1, config.head_width)
+        shapes = []
+        for stride in map(config.compression, range(config.n_layer)):
+            slots = stride + max(1, capacity // stride) if stride else capacity
+            shapes.append((batch, config.kv_heads, slots + 1, config.head_width))
         # zeros, not empty: a slot nobody has written yet is masked, but 0 * NaN would still be NaN
-        self.keys = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.n_layer)]
-        self.values = [torch.zeros(shape, device=device, dtype=dtype) for _ in range(config.n_layer)]
+        self.keys = [torch.zeros(shape, device=device, dtype=dtype) for shape in shapes]
+        self.values = [torch.zeros(shape, device=device, dtype=dtype) for shape in shapes]
+        self.compresses = config.compresses
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.seen = [0] * batch
         self.capacity = capacity
@@ -88,7 +95,7 @@ class KVCache:
         else:
             places = [place for place, source in enumerate(sources) if place != source]
             moved = torch.tensor(places, dtype=torch.long, device=index.device)
-            used = min(max(self.seen), self.capacity)
+            used = min(max(self.seen), self.capacity) + 1  # one more: the first block of a compressed layer needs it
             for tensor in (*self.keys, *self.values):
                 slots = tensor[:, :, :used]
                 slots.index_copy_(0, moved, slots.index_select(0, index[moved]))
@@ -99,17 +106,22 @@ class KVCache:
 
     def copy_row(self, row: int, other: KVCache, other_row: int = 0) -> None:
         """Replace `row` by a row of another cache, which has no more slots than this one and has not wrapped."""
-        slots = other.capacity
-        if slots > self.capacity or other.seen[other_row] > slots:
+        if other.capacity > self.capacity or other.seen[other_row] > other.capacity:
             raise SuiteError("a row can be copied only from a cache that is no larger and has not wrapped")
         for mine, theirs in zip((*self.keys, *self.values), (*other.keys, *other.values), strict=True):
+            slots = theirs.shape[2] - 1  # all but the one for padding
             mine[row, :, :slots] = theirs[other_row, :, :slots]
         self.lengths[row] = other.lengths[other_row]
         self.seen[row] = other.seen[other_row]
 
     def rewind(self, row: int, length: int) -> None:
-        """Forget what `row` saw after its first `length` tokens; possible only while the row has not wrapped."""
+        """Forget what `row` saw after its first `length` tokens; possible only while the row has not wrapped.
+
+        A compressed layer has only the latest positions as they were, so that such a row can go back to 0 alone.
+        """
         if not 0 <= length <= self.seen[row] <= self.capacity:
             raise SuiteError(f"row {row} has seen {self.seen[row]} tokens and cannot go back to {length}")
+        if self.compresses and length not in (0, self.seen[row]):
+            raise SuiteError(f"row {row} cannot go back to {length} tokens: with compressed layers it can only to 0")
         self.lengths[row] = length
         self.seen[row] = length

@@ -39,6 +39,12 @@ class ModelConfig:
         dropout: probability, on embeddings, attention weights and both residual branches.
         windows: per layer, how many tokens back (itself included) a position sees; 0 means the whole context. ()
             means 0 everywhere.
+        compress: per layer, how many positions' keys and values become one by a learned convolution of that kernel and
+            stride (`suite.model.transformer.Compression`); 0 or 1 means none. () means 0 everywhere. In such a layer a
+            position `t` sees a block where its first position is within the context and its last is not after `t` (or
+            both lie in the prefix), and, as they are, the positions nearest to it: itself and so many less one before
+            it (in the prefix also as many after it). Keys are rotated before they become one.
+            Source: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", memory-compressed attention.
         rope_theta: base of the rotary frequencies.
         norm_eps: added to the variance in every norm.
         qk_norm: RMS-normalise queries and keys per head, so that attention logits are bounded.
@@ -71,6 +77,7 @@ class ModelConfig:
     tie_embeddings: bool = True
     dropout: float = 0.0
     windows: tuple[int, ...] = ()
+    compress: tuple[int, ...] = ()
     rope_theta: float = 10000.0
     norm_eps: float = 1e-5
     qk_norm: bool = False
@@ -91,10 +98,18 @@ class ModelConfig:
             raise ConfigError(f"model.d_ff is {self.d_ff}, and must be at least 1")
         if not 0.0 <= self.dropout < 1.0:
             raise ConfigError(f"model.dropout is {self.dropout}, and must be in [0, 1)")
-        if self.windows and len(self.windows) != self.n_layer:
-            raise ConfigError(f"model.windows has {len(self.windows)} entries for {self.n_layer} layers")
-        if any(window < 0 for window in self.windows):
-            raise ConfigError(f"model.windows has a negative entry: {self.windows}")
+        for name, entries in (("windows", self.windows), ("compress", self.compress)):
+            if entries and len(entries) != self.n_layer:
+                raise ConfigError(f"model.{name} has {len(entries)} entries for {self.n_layer} layers")
+            if any(entry < 0 for entry in entries):
+                raise ConfigError(f"model.{name} has a negative entry: {entries}")
+        for layer in range(self.n_layer):
+            if self.compression(layer) and self.window(layer):
+                raise ConfigError(f"model.windows and model.compress both have an entry for layer {layer}; choose one")
+        if max(self.compress, default=0) > self.context:
+            raise ConfigError(f"model.compress {self.compress} is more than model.context, {self.context}")
+        if self.compresses and self.position == "relative":
+            raise ConfigError("model.compress does not go with relative positions: a block has no single distance")
         if self.position != "relative" and (self.relative_span is not None or self.relative_ahead):
             raise ConfigError(
                 "model.relative_span and model.relative_ahead are for relative positions, "
@@ -143,6 +158,15 @@ class ModelConfig:
         """Tokens back that `layer` sees, itself included; 0 for all of the context."""
         return self.windows[layer] if self.windows else 0
 
+    def compression(self, layer: int) -> int:
+        """Positions whose keys and values become one in `layer`; 0 where each keeps its own."""
+        return self.compress[layer] if self.compress and self.compress[layer] > 1 else 0
+
+    @property
+    def compresses(self) -> bool:
+        """Whether any layer does."""
+        return max(self.compress, default=0) > 1
+
     @classmethod
     def gpt2(cls, size: str) -> ModelConfig:
         """GPT-2 in one of its published sizes.
@@ -165,7 +189,7 @@ class ModelConfig:
 
     def to_dict(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
-        return dataclasses.asdict(self) | {"windows": list(self.windows)}
+        return dataclasses.asdict(self) | {"windows": list(self.windows), "compress": list(self.compress)}
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> ModelConfig:
@@ -186,4 +210,5 @@ class ModelConfig:
         ]
         if missing:
             raise ConfigError(f"model field {missing[0]!r} is missing")
-        return cls(**{**fields, "windows": tuple(fields.get("windows", ()))})
+        lists = {name: tuple(fields.get(name, ())) for name in ("windows", "compress")}
+        return cls(**{**fields, **lists})

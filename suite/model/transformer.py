@@ -28,10 +28,32 @@ def make_norm(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model, eps=config.norm_eps, bias=config.bias)
 
 
+class Compression(nn.Module):
+    """Makes one key or value out of each `stride` neighbouring ones: a convolution of that kernel and stride.
+
+    All heads share it. It is the mean plus what a matrix, zero at first, adds to it.
+
+    Source: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3.
+    """
+
+    def __init__(self, stride: int, width: int) -> None:
+        super().__init__()
+        self.stride = stride
+        self.linear = nn.Linear(stride * width, width, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, K, C * stride, E) -> (B, K, C, E)."""
+        batch, heads, length, width = x.shape
+        x = x.reshape(batch, heads, length // self.stride, self.stride, width)
+        out: Tensor = x.mean(dim=3) + self.linear(x.flatten(3))
+        return out
+
+
 class Attention(nn.Module):
     """Multi-head self-attention with grouped key/value heads.
 
-    Source: Vaswani et al. 2017; grouped heads: Ainslie et al. 2023; relative positions: Huang et al. 2018.
+    Source: Vaswani et al. 2017; grouped heads: Ainslie et al. 2023; relative positions: Huang et al. 2018; compressed
+    keys and values: Liu et al. 2018.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
@@ -43,6 +65,9 @@ class Attention(nn.Module):
         self.qk_norm = config.qk_norm
         self.qkv = nn.Linear(config.d_model, (self.n_head + 2 * self.kv_heads) * self.width, bias=config.bias)
         self.out = nn.Linear(config.d_model, config.d_model, bias=config.bias)
+        self.compress: nn.ModuleList | None = None
+        if stride := config.compression(layer):  # of keys and of values
+            self.compress = nn.ModuleList(Compression(stride, self.width) for _ in range(2))
         self.relative: nn.Parameter | None = None
         if config.position == "relative":  # a row a distance: from the farthest back, past 0, to the farthest ahead
             self.relative = nn.Parameter(torch.empty(config.span + config.relative_ahead, config.d_model))  # (R, D)
@@ -58,9 +83,13 @@ class Attention(nn.Module):
         if rotary is not None:
             scored = rotate(scored, *rotary)
         queries, keys = scored.split_with_sizes((self.n_head, self.kv_heads), dim=1)  # (B, H, T, E), (B, K, T, E)
-        keys, values = view.keys_and_values(self.layer, keys, values)  # (B, K, S, E)
         dropout = self.dropout if self.training else 0.0
-        mixed = view.attend(queries, keys, values, self.window, dropout, self.relative)  # (B, H, T, E)
+        if self.compress is None:
+            keys, values = view.keys_and_values(self.layer, keys, values)  # (B, K, S, E)
+            mixed = view.attend(queries, keys, values, self.window, dropout, self.relative)  # (B, H, T, E)
+        else:
+            keys, values = view.compressed_keys_and_values(self.layer, keys, values, self.compress)  # (B, K, S, E)
+            mixed = view.attend_compressed(queries, keys, values, self.layer, dropout)  # (B, H, T, E)
         out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, -1))  # (B, T, D)
         return out
 
@@ -139,10 +168,14 @@ class Transformer(nn.Module):
     def reset_parameters(self) -> None:
         """N(0, 0.02) for matrices, zero for biases; projections into the residual stream by 1/sqrt(2 n_layer).
 
+        What compresses keys and values begins as their mean: its matrices are zero too.
+
         Source: Radford et al. 2018 (the deviation) and 2019, section 2.3 (the scale).
         """
         for name, parameter in self.named_parameters():
-            if parameter.dim() == 2:
+            if ".compress." in name:
+                nn.init.zeros_(parameter)
+            elif parameter.dim() == 2:
                 residual = name.endswith(("attention.out.weight", "mlp.down.weight"))
                 deviation = 0.02 / math.sqrt(2 * self.config.n_layer) if residual else 0.02
                 nn.init.normal_(parameter, std=deviation)

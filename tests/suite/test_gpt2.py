@@ -304,6 +304,7 @@ def test_a_broken_index_is_named(content: str, broken: Path) -> None:
         ({"n_kv_head": 2}, "n_kv_head"),
         ({"windows": (0, 16)}, "windows"),
         ({"qk_norm": True}, "qk_norm"),
+        ({"compress": (3, 0)}, "compress"),
         ({"qk_norm": True, "position": "rotary"}, "position"),
     ],
 )
