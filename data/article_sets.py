@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from suite.data.articles import Article, Section
 from suite.data.documents import Source, check_surrogates, decode, json_lines
-from suite.data.mediawiki import open_packed, read_dump
+from suite.data.mediawiki import read_dump
+from suite.data.packed import open_packed, unpacked_suffix
 from suite.data.paragraphs import tidy, unwrap
 from suite.data.tables import Notes, Table, count, read_tables
 from suite.errors import DataError
@@ -83,7 +84,7 @@ def _read(source: str, wanted: _Columns, notes: Notes) -> Iterator[Article]:
     files = _files(source)
     tables = [] if files else [source]  # a hub data set, if it is there at all
     for file in files:
-        suffix = _suffix(file)
+        suffix = unpacked_suffix(file)
         if suffix.startswith(_DUMP):
             yield from read_dump(file, str(file), notes)
         elif suffix in _WIKITEXT:
@@ -104,13 +105,9 @@ def _files(source: str) -> list[Path]:
     path = Path(source)
     if path.is_dir():
         files = sorted(file for file in path.rglob("[!.]*") if file.is_file())
-        return [file for file in files if _suffix(file).startswith((*_LINES, *_TABLES, _DUMP, *_WIKITEXT))]
+        return [file for file in files if unpacked_suffix(file).startswith((*_LINES, *_TABLES, _DUMP, *_WIKITEXT))]
     matches = [path] if path.is_file() else map(Path, sorted(glob.glob(source, recursive=True)))  # noqa: PTH207
     return [match for match in matches if match.is_file()]
-
-
-def _suffix(file: Path) -> str:
-    return Path(file.stem if file.suffix in (".gz", ".bz2") else file.name).suffix.lower()
 
 
 def _lines(file: Path) -> Iterator[str]:
@@ -130,8 +127,9 @@ def _lines(file: Path) -> Iterator[str]:
 def _table_of_lines(file: Path) -> Table:
     """Records as a table whose columns are the first record's, so that they need not all be in memory."""
     rows = ((f"{file}:{number}", _fields(record, f"{file}:{number}")) for number, record in json_lines(file))
-    first = list(itertools.islice(rows, 1))
-    return Table(str(file), [column for _, record in first for column in record], itertools.chain(first, rows))
+    if (first := next(rows, None)) is None:
+        raise DataError(f"{file}: no records")
+    return Table(str(file), list(first[1]), itertools.chain([first], rows))
 
 
 def _fields(record: Any, where: str) -> Mapping[str, Any]:
@@ -257,4 +255,4 @@ def _read_wikitext(lines: Iterable[str], name: str, notes: Notes) -> Iterator[Ar
     if before:
         notes.add(name, f"left out {count(before, 'line')} before the first title")
     if unknown:
-        notes.add(name, f"{count(unknown, 'word')} are not in WikiText's vocabulary: <unk>")
+        notes.add(name, f"{count(unknown, 'word')} not in WikiText's vocabulary: <unk> stands there")

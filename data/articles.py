@@ -66,10 +66,10 @@ class Article:
 
 
 def told(left: Mapping[str, int]) -> str:
-    """Say what was left out of an article or of several.
+    """Say what was left out of an article or of several; "" if nothing was.
 
     Example:
         >>> told({"table": 2, "reference": 1})
         'left out 2 tables, 1 reference'
     """
-    return f"left out {', '.join(count(number, noun) for noun, number in left.items() if number)}"
+    return f"left out {', '.join(count(number, noun) for noun, number in left.items())}" if left else ""

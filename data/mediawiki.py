@@ -8,18 +8,17 @@ it gets one paragraph at a time: brackets that nobody closed cost it time that g
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import io
 import re
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from html import unescape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 from suite.data.articles import Article, told
+from suite.data.packed import open_packed
 from suite.data.paragraphs import tidy
 from suite.data.tables import Notes, count
 from suite.errors import DataError
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def _set(words: str) -> frozenset[str]:
-    return frozenset(word.strip() for line in words.split("\n") for word in line.split("|"))
+    return frozenset(word.strip() for line in words.strip().split("\n") for word in line.split("|"))
 
 
 # headings of sections that hold lists of works and links, in English, German and French
@@ -99,16 +98,16 @@ def read_dump(source: Path | bytes, name: str, notes: Notes) -> Iterator[Article
     """
     left: Counter[str] = Counter()
     damage: list[str] = []
-    redirects: list[str] = []
     read = given = 0
-    last = ""
+    last = leads = ""
     for page in _pages(source, damage):
         read += 1
         last = page.title
         if page.namespace != 0:
             left["non-article page"] += 1
         elif target := page.redirect or redirect_target(page.markup):
-            redirects.append(f"{page.title!r} to {target!r}")
+            left["redirect"] += 1
+            leads = f"{page.title!r} only leads to {target!r}"
         elif _DISAMBIGUATION.search(page.markup):
             left["disambiguation page"] += 1
         else:
@@ -119,34 +118,13 @@ def read_dump(source: Path | bytes, name: str, notes: Notes) -> Iterator[Article
                 yield article
             else:
                 left["empty page"] += 1
-    if redirects:
-        left["redirect"] = len(redirects)
-    if given and left:
-        notes.add(name, told(left))
-    if given and damage:
-        notes.add(name, f"read no further than {count(read, 'page')}, the last {last!r}: {damage[0]}")
     if not given:
-        why = damage or [f"it leads from {redirects[0]}"] * (len(redirects) == 1 == read) or [told(left)] * bool(left)
-        raise DataError(f"{name}: no article in it{f' ({why[0]})' if why else ''}")
-
-
-def open_packed(source: Path | bytes) -> io.BufferedReader:
-    """Open a file or content, unpacked if it is packed (gzip or bzip2; its first bytes tell).
-
-    Raises:
-        OSError: it is not there or cannot be read.
-    """
-    if isinstance(source, bytes):
-        start = source[:3]
-    else:
-        with source.open("rb") as file:
-            start = file.read(3)
-    packed = io.BytesIO(source) if isinstance(source, bytes) else source
-    if start[:2] == b"\x1f\x8b":
-        return io.BufferedReader(gzip.open(packed))
-    if start == b"BZh":
-        return io.BufferedReader(bz2.open(packed))
-    return packed.open("rb") if isinstance(packed, Path) else io.BufferedReader(packed)
+        why = damage[0] if damage else leads if read == 1 and leads else told(left)
+        raise DataError(f"{name}: no article in it{f' ({why})' if why else ''}")
+    if left:
+        notes.add(name, told(left))
+    if damage:
+        notes.add(name, f"read {count(read, 'page')}, the last {last!r}, and no further: {damage[0]}")
 
 
 # ---- dumps
@@ -170,7 +148,8 @@ def _pages(source: Path | bytes, damage: list[str]) -> Iterator[_Page]:
             if b"<mediawiki" not in stream.peek(4096):
                 damage.append("not a dump of MediaWiki: XML of other kinds is not read")
                 return
-            dump = mwxml.Dump.from_file(stream)
+            # `read` would lose what it has when it meets the cut
+            dump = mwxml.Dump.from_file(SimpleNamespace(read=stream.read1))
             spaces = dump.site_info.namespaces or ()
             files = _FILES.union(space.name.lower() for space in spaces if space.id in (-2, 6, 14))
             for page in dump.pages:
@@ -178,15 +157,10 @@ def _pages(source: Path | bytes, damage: list[str]) -> Iterator[_Page]:
                 for revision in page:
                     markup = revision.text or ""
                 yield _Page(page.title, page.namespace, page.redirect or "", markup, files)
-    except (
-        SyntaxError,
-        MalformedXML,
-        EOFError,
-        OSError,
-        zlib.error,
-        ValueError,
-    ) as error:  # XML's errors of syntax too
-        damage.append(f"damaged or cut off: {str(error).splitlines()[0]}")
+    except (OSError, EOFError, zlib.error, MalformedXML, SyntaxError, ValueError, TypeError, AttributeError) as error:
+        # the last four are what XML's parser and mwxml raise for what is not well formed, or lacks a title or number
+        reason = str(error).partition("\n")[0]
+        damage.append(f"damaged or cut off: {reason}")
 
 
 # ---- what encloses paragraphs
@@ -195,7 +169,8 @@ _COMMENT = re.compile(r"<!--(?:.*?-->|.*)", re.DOTALL)
 _MATH = re.compile(r"<(math|chem|ce)\b[^<>]*>([^<]*)</\1\s*>", re.IGNORECASE)
 _NOWIKI = re.compile(r"<nowiki\s*>([^<]*)</nowiki\s*>", re.IGNORECASE)
 _ENDS = {"{{": "}}", "{|": "|}"}
-_NOUNS = {"{{": "template", "{|": "table", "table": "table", "ref": "reference", "math": "formula", "chem": "formula"}
+_NOUNS = {"{{": "template", "{|": "table", "table": "table", "ref": "reference", "gallery": "picture block"}
+_NOUNS |= {"math": "formula", "chem": "formula"}
 _TOKEN = re.compile(
     r"(?P<open>\{\{|^[ \t:*#]*\{\|)|(?P<close>\}\}|^[ \t]*\|\}(?!\}))|<(?P<end>/?)"
     r"(?P<tag>ref|table|math|chem|gallery|timeline|score|syntaxhighlight|source|pre|imagemap|graph|mapframe|hiero)"
@@ -279,15 +254,8 @@ _ARGUMENT |= dict.fromkeys(
 )
 _ARGUMENT |= dict.fromkeys(_set("nihongo|ill|illm|vanchor|chem2") | _QUOTATIONS, 0)
 # what stands before a template's first argument
-_BEFORE = {
-    "circa": "c. ",
-    "c.": "c. ",
-    "floruit": "fl. ",
-    "fl.": "fl. ",
-    "reign": "r. ",
-    "r.": "r. ",
-    "as of": "As of ",
-}
+_BEFORE = {"circa": "c. ", "c.": "c. ", "floruit": "fl. ", "fl.": "fl. ", "reign": "r. ", "r.": "r. "}
+_BEFORE |= {"as of": "As of "}
 _BEFORE |= {"us$": "US$", "usd": "US$", "gbp": "£", "£": "£", "eur": "€", "€": "€", "inr": "₹", "yen": "¥", "¥": "¥"}
 _BEFORE |= {ship: f"{ship.upper()} " for ship in _set("uss|hms|ss|ms|mv|rms|sms|hmas|hmcs|usns")}
 _RANGES = {"-": "–", "–": "–", "to": " to ", "and": " and ", "or": " or ", "by": " by ", "x": " x ", "+/-": " ± "}
@@ -372,13 +340,13 @@ def _parts(text: str, left: Counter[str], files: Collection[str]) -> Iterator[tu
             heading, paragraphs = _plain(line[level:-level], left, files), []
             if not skipped or level <= skipped:
                 skipped = level if heading.lower() in _LISTS else 0
-                left["reference section"] += bool(skipped)
+                left.update(["reference section"] if skipped else [])
         elif line[:1] in ("*", "#", ":", ";"):
             end_paragraph()
             lines.append(line.lstrip("*#:; "))
             end_paragraph()
         elif line[:1] in ("|", "!"):
-            left["table row"] += not skipped  # whose start or end is missing
+            left.update([] if skipped else ["table row"])  # of a table whose start or end is missing
         elif line:
             lines.append(line)
         else:
@@ -402,9 +370,9 @@ def _plain(text: str, left: Counter[str], files: Collection[str]) -> str:
         import mwparserfromhell
 
         parsed = (mwparserfromhell.parse(piece, skip_style_tags=True) for piece in _pieces(text))
-        text = _HALVES.sub("", "".join(_without_links(piece, left, files) for piece in parsed))
+        text = "".join(_without_links(piece, left, files) for piece in parsed)
     text = _QUOTES.sub(lambda match: "'" * ({4: 1}.get(len(match[0]), max(0, len(match[0]) - 5))), text)
-    text = tidy(unescape(_SWITCH.sub("", text)))
+    text = tidy(unescape(_SWITCH.sub("", _HALVES.sub("", text))))
     for gap, filled in _GAPS:
         text = gap.sub(filled, text)
     return text

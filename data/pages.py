@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from suite.data.articles import Article, told
-from suite.data.documents import decode
-from suite.data.mediawiki import open_packed, read_dump, read_wikitext, redirect_target
+from suite.data.documents import check_surrogates, decode
+from suite.data.mediawiki import read_dump, read_wikitext, redirect_target
+from suite.data.packed import open_packed, unpacked_suffix
 from suite.data.paragraphs import unwrap
 from suite.data.tables import Notes
 from suite.data.webpages import read_html, read_markdown
@@ -24,7 +25,6 @@ _SUFFIXES: dict[str, Kind] = {
     **dict.fromkeys((".md", ".markdown", ".mdown", ".mkd"), "markdown"),
     **dict.fromkeys((".html", ".htm", ".xhtml"), "html"),
     **dict.fromkeys((".wiki", ".mediawiki", ".wikitext"), "mediawiki"),
-    ".xml": "dump",
 }
 _RECORDS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 # how files begin that are no text, and what makes text of them
@@ -69,6 +69,13 @@ def read_pages(
         ['It rained all day.']
     """
     name = name or (str(source) if isinstance(source, Path) else "the text")
+    if isinstance(source, str):
+        check_surrogates(source, name)
+    elif isinstance(source, Path):
+        if not source.exists() or source.is_dir():
+            raise DataError(f"{name}: no file there")
+        if not source.is_file():
+            source = source.read_bytes()  # a pipe, which can be read but once
     kind = kind or _kind_of_name(name)
     if kind == "dump" and not isinstance(source, str):
         yield from read_dump(source, name, notes)
@@ -89,7 +96,7 @@ def read_pages(
         article = read_markdown(text, left, where=name)
     else:
         article = _read_plain(text, name)
-    lost = told(left) if left else ""
+    lost = told(left)
     if not (article.lead or article.body):
         raise DataError(f"{name}: no text in it{f'; {lost}' if lost else ''}")
     if lost:
@@ -98,15 +105,10 @@ def read_pages(
 
 
 def _kind_of_name(name: str) -> Kind | None:
-    suffix = _suffix(name)
+    suffix = unpacked_suffix(name)
     if suffix in _RECORDS:
         raise DataError(f"{name}: holds records rather than a page")
-    return _SUFFIXES.get(suffix)
-
-
-def _suffix(name: str) -> str:
-    path = Path(name)
-    return Path(path.stem if path.suffix in (".gz", ".bz2") else path.name).suffix.lower()
+    return "dump" if suffix.startswith(".xml") else _SUFFIXES.get(suffix)  # parts of a dump are named .xml-p1p41242
 
 
 def _read(source: Path | bytes, name: str) -> str:
@@ -127,9 +129,9 @@ def _kind_of_text(text: str) -> Kind:
     start = text[:_START]
     if "<mediawiki" in start:
         return "dump"
-    if _HTML.match(start) or len(_TAGS.findall(start)) > 1:
+    tags, wikitext, markdown = (len(sign.findall(start)) for sign in (_TAGS, _WIKITEXT, _MARKDOWN))
+    if _HTML.match(start) or tags > max(1, wikitext, markdown):
         return "html"
-    wikitext, markdown = len(_WIKITEXT.findall(start)), len(_MARKDOWN.findall(start))
     if redirect_target(start) or wikitext > max(1, markdown):
         return "mediawiki"
     return "markdown" if markdown > 1 or _HEADED.match(start) else "text"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING
@@ -55,8 +55,9 @@ _PROSE = 40  # characters from which on a paragraph is prose
 _LINKED = 1 / 3  # share of it that links may be
 _MOST = 0.6  # of the prose, where what stands beside it is mostly none
 _NEARLY_ALL = 0.9  # of the prose, whatever stands beside it
-_FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?!---).*\n)*?---[ \t]*(?:\n|\Z)")
+_FRONT_MATTER = re.compile(r"---[ \t]*\n(?=[\w -]+:)(?:(?!---).*\n)*?---[ \t]*(?:\n|\Z)")
 _FRONT_TITLE = re.compile(r"^title:(.+)$", re.MULTILINE)
+_DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:.*$", re.MULTILINE)  # of a link, perhaps far from where it is used
 _PIECE = 500_000  # characters of Markdown that are read at once: they take 40 times as much memory
 
 
@@ -178,12 +179,14 @@ def read_markdown(text: str, left: Counter[str], *, where: str = "") -> Article:
     from markdown_it import MarkdownIt
 
     markdown = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    text = text.replace("\r\n", "\n")
     title = ""
     if matter := _FRONT_MATTER.match(text):
         text = text[matter.end() :]
         if named := _FRONT_TITLE.search(matter[0]):
             title = named[1].strip().strip("\"'")
-    links: dict[str, object] = {}  # that are defined apart from where they are used
+    links: dict[str, object] = {}
+    markdown.parse("\n\n".join(_DEFINITION.findall(text)), links)
     html = [f"<title>{escape(title)}</title>", *(markdown.render(piece, links) for piece in _pieces(text))]
     return read_html("".join(html), left, where=where, whole=True)
 
@@ -236,9 +239,10 @@ def _walk(body: LexborNode, left: Counter[str]) -> tuple[list[_Element], list[_B
         elif name == "pre" and node.css_first("code") is not None:
             left["code block"] += 1
         else:
-            furniture = _furniture(node, name)
+            attributes = node.attributes
+            article = name in ("body", "article", "main") or attributes.get("role") == "main"
+            furniture = "" if article else _furniture(name, attributes)
             if furniture or name in _BLOCKS:
-                article = name in ("article", "main") or node.attributes.get("role") == "main"
                 elements.append(_Element(place, len(elements), furniture, article))
                 place = len(elements) - 1
             if name in _BLOCKS:
@@ -251,16 +255,13 @@ def _walk(body: LexborNode, left: Counter[str]) -> tuple[list[_Element], list[_B
                 children.append((child, place, tag, linked or name == "a"))
                 child = child.prev
             stack.extend(children)
-    for block in blocks:
-        block.text = _text(block, elements)
     return elements, blocks
 
 
-def _furniture(node: LexborNode, name: str) -> str:
-    """What the element is, if an article has no such part."""
+def _furniture(name: str, attributes: Mapping[str, str | None]) -> str:
+    """What an element is, if an article has no such part."""
     if name in _FURNITURE:
         return _FURNITURE[name]
-    attributes = node.attributes
     names = f"{attributes.get('class') or ''} {attributes.get('id') or ''}"
     if not _CLASSES.isdisjoint(word.lower() for word in _CLASS_WORD.findall(names)) or attributes.get("role") in _ROLES:
         return "page part"
