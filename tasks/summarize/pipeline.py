@@ -18,7 +18,17 @@ from suite.model.transformer import Transformer
 from suite.sampling import Sampling, generate
 from suite.tasks.summarize.format import Format
 from suite.tasks.summarize.metrics import unsupported
-from suite.tasks.summarize.select import Floats, Ranker, Sentence, features, pairs_of, pick, sentences_of, words_of
+from suite.tasks.summarize.select import (
+    Floats,
+    Ranker,
+    Sentence,
+    features,
+    is_whole,
+    pairs_of,
+    pick,
+    sentences_of,
+    words_of,
+)
 
 Style = Literal["extract", "write", "tldr"]
 
@@ -153,8 +163,10 @@ class Extractor:
         """The best sentences, in order of the text; `fits` and `most` as `pick` takes them."""
         assert self.weights is not None
         found = self.candidates(article)
-        chosen = pick(found.sentences, self.weights.scores(found.rows), fits, most)
-        return [found.sentences[place] for place in chosen]
+        scores = self.weights.scores(found.rows)
+        places = [place for place, one in enumerate(found.sentences) if is_whole(one)] or list(range(len(scores)))
+        sentences = [found.sentences[place] for place in places]
+        return [sentences[place] for place in pick(sentences, scores[places], fits, most)]
 
 
 class Summarizer:

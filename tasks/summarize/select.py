@@ -148,6 +148,11 @@ def features(title: str, sentences: Sequence[Sentence]) -> Floats:
     return np.array(rows, dtype=np.float64).reshape(count, len(FEATURES))
 
 
+def is_whole(sentence: Sentence) -> bool:
+    """Whether a sentence can stand alone: headings and the beginnings of lists do not end as one does."""
+    return sentence.text.rstrip("\"')]”’»").endswith((".", "!", "?", "…"))  # noqa: RUF001
+
+
 def usefulness(lead: str, sentences: Sequence[Sentence]) -> Floats:
     """(sentences,) the share of each sentence's word pairs that the lead has too: what a score shall predict."""
     wanted = pairs_of(words_of(lead))
@@ -197,12 +202,18 @@ def pick(sentences: Sequence[Sentence], scores: Floats, fits: Callable[[Sentence
     Returns:
         their places, in order of the text.
     """
-    pairs = [pairs_of(words_of(sentence.text)) for sentence in sentences]
+    words = [tuple(words_of(sentence.text)) for sentence in sentences]
+    pairs = [pairs_of(one) for one in words]
     holders: dict[tuple[str, str], list[int]] = {}
     for place, own in enumerate(pairs):
         for pair in own:
             holders.setdefault(pair, []).append(place)
     left = scores.astype(np.float64)
+    said: set[tuple[str, ...]] = set()
+    for place in np.argsort(-left, kind="stable").tolist():  # of sentences that are the same, the best may be taken
+        if words[place] in said:
+            left[place] = -np.inf
+        said.add(words[place])
     chosen: list[int] = []
     spread = float(scores.std()) or 1.0
     while len(chosen) < (most or len(sentences)):

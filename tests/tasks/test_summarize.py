@@ -108,6 +108,12 @@ def test_pick_avoids_what_was_said() -> None:
     assert pick(sentences, scores, lambda one: one.start == 0) == [0]
 
 
+def test_nothing_is_said_twice() -> None:
+    """The same sentence in two places is taken once, from where it scores best."""
+    sentences = sentences_of(Article(sections=(Section(heading="", text="One is. Two is. One is! Three is."),)))
+    assert pick(sentences, np.array([0.5, 0.4, 0.9, 0.1]), lambda _: True) == [1, 2, 3]
+
+
 # ---- sequences
 
 
@@ -174,6 +180,14 @@ def test_likelihoods_count(summarizer: Summarizer) -> None:
     found = extractor.candidates(ARTICLE)
     [taken] = extractor.extract(ARTICLE, lambda _: True, 1)
     assert taken == found.sentences[int(found.rows[:, -2].argmax())]
+
+
+def test_beginnings_of_lists_come_last(summarizer: Summarizer) -> None:
+    """A heading or a line that ends in a colon is no sentence of a summary, unless there is nothing else."""
+    text = "The parts are:\nThe violin has strings. It has a bow.\nOther instruments"
+    article = Article(title="Violin", sections=(Section(heading="", text=text),))
+    assert summarizer(article, sentences=2).text == "The violin has strings. It has a bow."
+    assert summarizer("The parts are:").text == "The parts are:"
 
 
 # ---- summaries
