@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -65,7 +66,7 @@ def run(
     options: dict[str, Any] = {"max_words": max_words, "sentences": sentences, "seed": seed}
     if style is not None:
         options["style"] = check_style(style)
-    for number, article in enumerate(chain_first(first, articles)):
+    for number, article in enumerate(itertools.chain([first], articles)):
         found = summarizer(article, **options)
         if as_json:
             write_json({"where": article.where, **dataclasses.asdict(found)})
@@ -74,12 +75,6 @@ def run(
             write("\n" if number else "")
             click.secho(f"--- {article.title or article.where}", dim=True)
         show(found, article, show_source, quiet)
-
-
-def chain_first(first: Article, others: Iterator[Article]) -> Iterator[Article]:
-    """All of them again."""
-    yield first
-    yield from others
 
 
 def show(found: Summary, article: Article, show_source: bool, quiet: bool) -> None:

@@ -17,7 +17,7 @@ from suite.hub import Model
 from suite.tasks.summarize import baselines, metrics
 from suite.tasks.summarize.metrics import Floats
 from suite.tasks.summarize.pipeline import Style, Summarizer
-from suite.tasks.summarize.select import features, sentences_of
+from suite.tasks.summarize.select import sentences_of
 from suite.tasks.summarize.task import FEWEST, fitted, spread
 
 BASELINES: dict[str, Callable[[Article, int | None], str]] = {
@@ -129,11 +129,7 @@ def perplexity(summarizer: Summarizer, articles: Sequence[Article]) -> dict[str,
     The title is there each time, so that it is the body that makes the difference.
     """
     format, extractor = summarizer.format, summarizer.extractor
-    bodies = []
-    for article in articles:
-        every = sentences_of(article)
-        chosen = format.select(every, summarizer.ranker.scores(features(article.title, every)))
-        bodies.append([every[place] for place in chosen])
+    bodies = [extractor.select(article, sentences_of(article)) for article in articles]
     found = {"own body": 0.0, "another body": 0.0, "no body": 0.0}
     tokens = 0
     for place, article in enumerate(articles):

@@ -8,7 +8,6 @@ Shapes: `N` summaries, each with its reference and its source.
 from __future__ import annotations
 
 import itertools
-import math
 import re
 import unicodedata
 from bisect import bisect, bisect_left
@@ -132,58 +131,6 @@ def repeated_ngrams(summary: str, n: int = 4) -> tuple[int, int]:
     """
     found = _ngrams(_words(summary), n)
     return len(found) - len(set(found)), len(found)
-
-
-class Extractiveness(NamedTuple):
-    """How a summary is cut out of its source; NaN where the summary has no words.
-
-    Attributes:
-        coverage: share of its words that are in fragments, stretches of words that the source has too.
-        density: mean length of the fragment that a word is in, in words; those in none count as 0.
-        compression: words of the source for each of the summary's.
-    """
-
-    coverage: float
-    density: float
-    compression: float
-
-
-def extractiveness(summary: str, source: str) -> Extractiveness:
-    """How much of a summary is copied, and in how long pieces.
-
-    Source: Grusky et al. 2018, "Newsroom: A Dataset of 1.3 Million Summaries with Diverse Extractive Strategies",
-    section 4.
-    """
-    wanted, given = _words(summary), _words(source)
-    if not wanted:
-        return Extractiveness(math.nan, math.nan, math.nan)
-    lengths = _fragments(wanted, given)
-    return Extractiveness(
-        coverage=sum(lengths) / len(wanted),
-        density=sum(length**2 for length in lengths) / len(wanted),
-        compression=len(given) / len(wanted),
-    )
-
-
-def _fragments(wanted: Sequence[str], given: Sequence[str]) -> list[int]:
-    """Lengths of the fragments: from left to right the longest that starts there, none overlapping."""
-    places: dict[str, list[int]] = {word: [] for word in wanted}
-    for place, word in enumerate(given):
-        if word in places:
-            places[word].append(place)
-    found, start = [], 0
-    while start < len(wanted):
-        longest = 0
-        for place in places[wanted[start]]:
-            while (
-                start + longest < len(wanted)
-                and given[place : place + longest + 1] == wanted[start : start + longest + 1]
-            ):
-                longest += 1
-        if longest:
-            found.append(longest)
-        start += max(1, longest)
-    return found
 
 
 # ---- names and numbers

@@ -89,10 +89,12 @@ class Candidates:
         sentences: in order of the text.
         rows: (N, FEATURES + 2) their features, and their log-probability a token as a lead behind what was selected
             of the body, and how much more that is than behind no body.
+        read: sentences of the body that were selected.
     """
 
     sentences: list[Sentence]
     rows: Floats
+    read: int
 
 
 class Extractor:
@@ -109,17 +111,16 @@ class Extractor:
     def __init__(
         self, transformer: Transformer, format: Format, ranker: Ranker, weights: Ranker | None, prefix: bool
     ) -> None:
-        self.transformer, self.format, self.ranker, self.weights, self.prefix = (
-            transformer,
-            format,
-            ranker,
-            weights,
-            prefix,
-        )
+        self.transformer, self.format = transformer, format
+        self.ranker, self.weights, self.prefix = ranker, weights, prefix
 
-    def candidates(self, article: Article, count: int = CANDIDATES) -> Candidates:
+    def select(self, article: Article, sentences: Sequence[Sentence]) -> list[Sentence]:
+        """Those of an article's sentences that the model reads."""
+        scores = self.ranker.scores(features(article.title, sentences))
+        return [sentences[place] for place in self.format.select(sentences, scores)]
+
+    def candidates(self, article: Article, sentences: Sequence[Sentence], count: int = CANDIDATES) -> Candidates:
         """The `count` sentences that rank best before the model has looked at them, and what it finds of them."""
-        sentences = sentences_of(article)
         rows = features(article.title, sentences)
         scores = self.ranker.scores(rows)
         best = np.sort(np.argsort(-scores, kind="stable")[:count])
@@ -130,7 +131,7 @@ class Extractor:
             for prompt in (self.format.prompt(article, chosen), self.format.around(article.title, ""))
         )
         rows = np.column_stack([rows[best], behind, behind - alone])
-        return Candidates(sentences=[sentences[place] for place in best], rows=rows)
+        return Candidates(sentences=[sentences[place] for place in best], rows=rows, read=len(chosen))
 
     @torch.inference_mode()
     def likelihoods(self, prompt: Sequence[int], texts: Sequence[str]) -> Floats:
@@ -159,10 +160,9 @@ class Extractor:
                 found[place] = -float(losses[row, : lengths[row]].mean())
         return found
 
-    def extract(self, article: Article, fits: Callable[[Sentence], bool], most: int) -> list[Sentence]:
-        """The best sentences, in order of the text; `fits` and `most` as `pick` takes them."""
+    def extract(self, found: Candidates, fits: Callable[[Sentence], bool], most: int) -> list[Sentence]:
+        """The best of some candidates, in order of the text; `fits` and `most` as `pick` takes them."""
         assert self.weights is not None
-        found = self.candidates(article)
         scores = self.weights.scores(found.rows)
         places = [place for place, one in enumerate(found.sentences) if is_whole(one)] or list(range(len(scores)))
         sentences = [found.sentences[place] for place in places]
@@ -198,9 +198,9 @@ class Summarizer:
             self.prefix = extra["attention"] == "prefix"
             self.lead_tokens = int(extra["lead_tokens"])
             self.format = Format(tokenizer=self.tokenizer, source_tokens=int(extra["source_tokens"]))
-            self.ranker = Ranker(weights=tuple(extra["ranker"]))
+            ranker = Ranker(weights=tuple(extra["ranker"]))
             weights = Ranker(weights=tuple(extra["extractor"]))
-            self.extractor = Extractor(model.transformer, self.format, self.ranker, weights, self.prefix)
+            self.extractor = Extractor(model.transformer, self.format, ranker, weights, self.prefix)
 
     def __call__(
         self,
@@ -250,9 +250,9 @@ class Summarizer:
             left -= len(sentence.text.split())
             return left >= 0 or first
 
-        chosen = self.extractor.extract(article, fits, most or 0)
+        candidates = self.extractor.candidates(article, every)
+        chosen = self.extractor.extract(candidates, fits, most or 0)
         taken = tuple(SummarySentence(text=one.text, start=one.start, end=one.end, share=1.0) for one in chosen)
-        read = self.format.select(every, self.ranker.scores(features(article.title, every)))
         warnings = []
         if max_words is not None and sum(len(one.text.split()) for one in chosen) > max_words:
             warnings.append(f"the best sentence alone has more than {max_words} words")
@@ -262,13 +262,13 @@ class Summarizer:
             style="extract",
             sentences=taken,
             warnings=tuple(warnings),
-            read=len(read),
+            read=candidates.read,
             of=len(every),
         )
 
     def _write(self, article: Article, every: Sequence[Sentence], max_words: int | None, most: int | None) -> Summary:
-        read = self.format.select(every, self.ranker.scores(features(article.title, every)))
-        prompt = self.format.prompt(article, [every[place] for place in read])
+        read = self.extractor.select(article, every)
+        prompt = self.format.prompt(article, read)
         [found] = generate(
             self.model.transformer,
             [prompt],

@@ -249,12 +249,12 @@ def finisher(
         import numpy as np
 
         from suite.tasks.summarize.pipeline import Extractor
-        from suite.tasks.summarize.select import Ranker, usefulness
+        from suite.tasks.summarize.select import Ranker, sentences_of, usefulness
 
         extractor = Extractor(transformer, format, ranker, None, prefix)
         rows, targets = [], []
         for article in articles:
-            candidates = extractor.candidates(article)
+            candidates = extractor.candidates(article, sentences_of(article))
             rows.append(candidates.rows)
             targets.append(usefulness(article.lead, candidates.sentences))
         return {"extractor": list(Ranker.fit(np.concatenate(rows), np.concatenate(targets)).weights)}

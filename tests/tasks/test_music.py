@@ -1,7 +1,5 @@
 """Music: the sequences, the grammar that holds samples to them, and what the pipeline makes of a model."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -356,7 +354,7 @@ def test_gaps_that_are_none(player: Player) -> None:
         player.refill(piece(20), 0, 1000)
 
 
-def test_recordings_of_any_model_dir(tmp_path: Path) -> None:
+def test_a_model_of_text_cannot_play() -> None:
     """A checkpoint of text cannot play."""
     with pytest.raises(CheckpointError, match="no music model"):
         Player(suite.load("lm"))

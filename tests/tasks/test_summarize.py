@@ -165,7 +165,7 @@ def test_likelihoods_are_those_of_one_pass(summarizer: Summarizer) -> None:
 
 def test_candidates_have_both_likelihoods(summarizer: Summarizer) -> None:
     """The last two columns are the log-probability behind the body, and what the body adds to it."""
-    found = summarizer.extractor.candidates(ARTICLE, 3)
+    found = summarizer.extractor.candidates(ARTICLE, sentences_of(ARTICLE), 3)
     assert [one.text for one in found.sentences] == [one.text for one in sentences_of(ARTICLE)[:3]]
     assert found.rows.shape == (3, len(FEATURES) + 2)
     alone = summarizer.extractor.likelihoods(summarizer.format.around("Violin", ""), [found.sentences[1].text])
@@ -177,8 +177,8 @@ def test_likelihoods_count(summarizer: Summarizer) -> None:
     weights = Ranker(weights=(*[0.0] * len(FEATURES), 1.0, 0.0))
     old = summarizer.extractor
     extractor = Extractor(old.transformer, old.format, old.ranker, weights, prefix=False)
-    found = extractor.candidates(ARTICLE)
-    [taken] = extractor.extract(ARTICLE, lambda _: True, 1)
+    found = extractor.candidates(ARTICLE, sentences_of(ARTICLE))
+    [taken] = extractor.extract(found, lambda _: True, 1)
     assert taken == found.sentences[int(found.rows[:, -2].argmax())]
 
 

@@ -74,27 +74,6 @@ def test_repeated_and_novel_ngrams() -> None:
     assert metrics.novel_ngrams("The cat sat.", "the cat lay", 2) == (1, 2)
 
 
-def test_extractiveness_takes_the_longest_fragments_from_the_left() -> None:
-    """The first place where a word stands may not be the one where the longest fragment starts."""
-    found = metrics.extractiveness("The old man sang loudly", "the man. The old man. Old man sang: the old man sat.")
-    assert found == (4 / 5, (9 + 1) / 5, 12 / 5)
-    assert metrics.extractiveness("", "a")[0] != metrics.extractiveness("", "a")[0]  # NaN
-
-
-def test_extractiveness_is_that_of_looking_for_every_stretch_of_words() -> None:
-    random = np.random.default_rng(0)
-    for _ in range(100):
-        wanted, whole = (random.choice(list("abcdefg"), size).tolist() for size in (12, 30))
-        text = f" {' '.join(whole)} "
-        lengths, start = [], 0
-        while start < len(wanted):
-            ends = range(start, len(wanted) + 1)
-            lengths.append(max(end - start for end in ends if f" {' '.join(wanted[start:end])}".rstrip() + " " in text))
-            start += max(1, lengths[-1])
-        found = metrics.extractiveness(" ".join(wanted), " ".join(whole))
-        assert found == (sum(lengths) / 12, sum(length**2 for length in lengths) / 12, 30 / 12)
-
-
 # ---- names and numbers
 
 
