@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from suite.errors import SuiteError
 from suite.model.cache import KVCache
 from suite.model.config import ModelConfig
+from suite.model.dropout import drop
 
 # below so many positions, bfloat16 attention trains faster on a CPU in plain products than in PyTorch's fused kernel
 # (with some 25 positions in a fifth of the time; torch 2.13, on a CPU that multiplies bfloat16 in hardware)
@@ -88,7 +89,7 @@ def mix(scores: Tensor, mask: Tensor, values: Tensor, dropout: float) -> Tensor:
     """Values (B, K, S, E) weighted by scores (B, H, T, S) where the mask is True; returns (B, H, T, E)."""
     # added, because filling takes one more pass over all scores, and another over their gradient
     unseen = torch.where(mask, 0.0, -torch.inf).to(scores.dtype)
-    weights = F.dropout((scores + unseen).softmax(dim=-1), dropout).to(values.dtype)  # (B, H, T, S)
+    weights = drop((scores + unseen).softmax(dim=-1), dropout).to(values.dtype)  # (B, H, T, S)
     grouped = weights.reshape(*values.shape[:2], -1, values.shape[2])  # (B, K, H / K * T, S)
     return (grouped @ values).view(*scores.shape[:3], -1)
 

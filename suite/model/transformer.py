@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from suite.model.attention import View, rotary_table, rotate
 from suite.model.cache import KVCache
 from suite.model.config import ModelConfig
+from suite.model.dropout import drop
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -136,7 +137,7 @@ class Block(nn.Module):
 
     def drop(self, x: Tensor) -> Tensor:
         """Dropout in training. No module, because calling one takes a decoding step longer than adding two rows."""
-        return F.dropout(x, self.dropout) if self.training and self.dropout else x
+        return drop(x, self.dropout) if self.training else x
 
 
 class Transformer(nn.Module):
@@ -157,7 +158,6 @@ class Transformer(nn.Module):
         self.tokens = nn.Embedding(config.vocab_size, config.d_model)
         if config.position == "learned":
             self.positions = nn.Embedding(config.context, config.d_model)
-        self.dropout = nn.Dropout(config.dropout)
         self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layer))
         self.norm = make_norm(config)
         self.head = nn.Linear(config.d_model, config.vocab_size, bias=False)
@@ -218,7 +218,8 @@ class Transformer(nn.Module):
         elif self.config.position == "rotary":
             cos, sin = rotary_table(view.positions, self.config.head_width, self.config.rope_theta)
             rotary = (cos, sin) if view.aligned else (cos[:, None], sin[:, None])  # (T, E) or (B, 1, T, E)
-        x = self.dropout(x)
+        if self.training:
+            x = drop(x, self.config.dropout)
         for block in self.blocks:
             x = block(x, view, rotary)
         view.advance()
