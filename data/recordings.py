@@ -148,7 +148,7 @@ def _find(source: str, piece: str) -> list[_File]:
     path = Path(source)
     if path.is_dir():
         inside = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix.lower() in SUFFIXES)
-        tables = [file.read_text(encoding="utf-8") for file in sorted(path.glob("*.csv"))]
+        tables = [file.read_text(encoding="utf-8", errors="replace") for file in sorted(path.rglob("*.csv"))]
         names = [(str(file.relative_to(path)), str(file), "") for file in inside]
     elif zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:

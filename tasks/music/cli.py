@@ -37,6 +37,7 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--density", type=float, default=1.0, metavar="D", help="Above 1 plays more notes.  [default: 1]")
 @click.option("--transpose", type=int, default=0, metavar="N", help="Semitones up: what is given, or the result.")
 @click.option("--tempo", type=float, default=1.0, metavar="F", help="2 is twice as fast: what is given, or the result.")
+@click.option("--may-end", is_flag=True, help="Let the model end the piece; --seconds [300] are then the most.")
 @click.option("--only-new", is_flag=True, help="Leave out the primer, the melody and the ending.")
 @model_options("music")
 @json_option
@@ -56,6 +57,7 @@ def run(
     density: float,
     transpose: int,
     tempo: float,
+    may_end: bool,
     only_new: bool,
     model: str,
     revision: str | None,
@@ -76,8 +78,10 @@ def run(
     suite run music --primer mine.mid --gap 10:14 -o mended.mid
     """
     settings = {name: value for name, value in rules.items() if value is not None}
-    if gap is not None and (primer is None or melody or ending or seconds is not None):
-        raise click.UsageError("--gap is a place in the --primer; it takes no --melody, --ending or --seconds")
+    if gap is not None and (primer is None or melody or ending or may_end or seconds is not None):
+        raise click.UsageError(
+            "--gap is a place in the --primer; it takes no --melody, --ending, --seconds or --may-end"
+        )
     for option, path, endings in (("--wav", wav, (".wav",)), ("--plot", plot, (".png", ".svg"))):
         if path is not None and Path(path).suffix.lower() not in endings:
             raise click.UsageError(f"{option} {path} must end in {' or '.join(endings)}")
@@ -93,18 +97,19 @@ def run(
     place = between(gap) if gap is not None else None
     from suite.tasks.music.pipeline import Player, check
 
-    check(takes, seconds, given.get("primer"), given.get("melody"), given.get("ending"), density, tempo)
+    check(takes, seconds, given.get("primer"), given.get("melody"), given.get("ending"), density, tempo, may_end)
     player = Player(load_model(model, revision, device, quantize), **settings)
     if seed is None:
         seed = secrets.randbelow(2**31)
     started = time.perf_counter()
-    with bar(seconds, given.get("melody"), place) as progress:
+    with bar(seconds, given.get("melody"), place, may_end) as progress:
         common: dict[str, Any] = {"seed": seed, "density": density, "only_new": only_new, "progress": progress.update}
         if place is not None:
             whole = given["primer"].transposed(transpose).stretched(1 / tempo)
             results = player.refill(whole, *place, count=takes, **common)
         else:
-            results = player.takes(takes, seconds=seconds, transpose=transpose, tempo=tempo, **common, **given)
+            common.update(seconds=seconds, transpose=transpose, tempo=tempo, may_end=may_end)
+            results = player.takes(takes, **common, **given)
     if not quiet:
         notice(f"seed {seed}; {time.perf_counter() - started:.1f} s")
     for number, result in enumerate(results, 1):
@@ -179,11 +184,13 @@ def between(gap: str) -> tuple[float, float]:
         raise click.UsageError(f"--gap {gap!r} is not of the form FROM:TO, in seconds, such as 10:14.5") from None
 
 
-def bar(seconds: float | None, melody: Performance | None, gap: tuple[float, float] | None) -> Any:
+def bar(seconds: float | None, melody: Performance | None, gap: tuple[float, float] | None, may_end: bool) -> Any:
     """A bar of seconds of music, on terminals alone."""
     from tqdm import tqdm
 
-    total = seconds or (melody.duration if melody is not None else gap[1] - gap[0] if gap is not None else 30.0)
+    from suite.tasks.music.pipeline import default_seconds
+
+    total = gap[1] - gap[0] if gap is not None else seconds or default_seconds(melody, may_end)
     form = "{desc} {percentage:3.0f}%|{bar}| {n:.0f} of {total:.0f} s [{elapsed}<{remaining}]"
     return tqdm(desc="playing", total=total, bar_format=form, disable=None, leave=False)
 

@@ -75,7 +75,8 @@ class MusicGrammar:
     Args:
         format: of the tokens.
         limit: step, counted from the first event after the prompt's last special token, at which all is over.
-        may_end: whether `<eos>` may come before, where nothing sounds. If not, the music lasts to the limit exactly.
+        may_end: whether `<eos>` may come before, where nothing sounds and something did. If not, the music lasts to the
+            limit exactly.
         melody: notes that are struck and ended exactly when they are, whatever else is.
         start: step before which the melody's events are already in the prompt.
         vocabulary: V, where the model has more ids than the format.
@@ -180,7 +181,7 @@ class MusicGrammar:
         if now is None and not state.waited:
             until = due[0] if due is not None else self.limit
             mask[table.shift.start :][: max(0, min(self._longest_shift(state, until), table.shift.size))] = True
-        if self.may_end and due is None and state.step and not state.sounding and not state.pedal:
+        if self.may_end and due is None and state.velocity and state.step and not state.sounding and not state.pedal:
             mask[self.format.eos] = True
         return torch.from_numpy(mask)
 

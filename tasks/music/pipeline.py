@@ -66,6 +66,7 @@ class Player:
         density: float = 1.0,
         transpose: int = 0,
         tempo: float = 1.0,
+        may_end: bool = False,
         only_new: bool = False,
         progress: Progress | None = None,
         **settings: Any,
@@ -74,7 +75,7 @@ class Player:
 
         Args:
             count: how many.
-            seconds: of new music (None: 30, or as long as the melody).
+            seconds: of new music (None: 30, as long as the melody, or at most 300 where it may end).
             primer: to go on from; the result begins with it, as it was played.
             melody: to accompany; the result has each of its notes, as they were played.
             ending: to arrive at, `seconds` after the primer's end: the result has both, and what fills the gap.
@@ -82,41 +83,41 @@ class Player:
             density: odds of a note against time passing, relative to the model's: above 1 gives more notes.
             transpose: semitones by which what is given is moved first, or where nothing is, the result.
             tempo: how many times faster what is given is played first, or where nothing is, the result.
+            may_end: whether a take is over where the model ends it, in a silence, before so many seconds.
             only_new: whether to leave out primer, melody and ending; time then counts from the primer's end.
             progress: called with each few seconds of music just made.
             settings: fields of `suite.Sampling` for this call alone.
 
         Returns:
             performances, each `seconds` longer than the primer (and ending) to the hundredth of a second, or as long
-            as its melody.
+            as its melody; shorter where it may end.
 
         Raises:
             ConfigError: an argument is out of its range, or does not go with another.
             DataError: a primer, melody or ending without notes.
         """
-        check(count, seconds, primer, melody, ending, density, tempo)
+        check(count, seconds, primer, melody, ending, density, tempo, may_end)
         primer, melody, ending = (
             moved(one, name, transpose, tempo)
             for name, one in (("primer", primer), ("melody", melody), ("ending", ending))
         )
         sampling = self._sampling(density, settings)
+        length = seconds if seconds is not None else default_seconds(melody, may_end)
         if melody is not None:
-            melody = melody.without_unisons()
-            length = seconds if seconds is not None else melody.duration
-            melody = melody.between(0.0, length)
+            melody = melody.without_unisons().between(0.0, length)
             found = self._accompany(count, melody, length, seed, sampling, progress)
             return found if only_new else [melody.joined(take) for take in found]
-        length = seconds if seconds is not None else 30.0
         if ending is not None:
             begun = primer if primer is not None else nothing()
             found = self._fill(count, begun, ending, length, seed, sampling, progress)
             last = ending.shifted(begun.duration + length - float(ending.start[0]))
             return [take.shifted(-begun.duration) if only_new else begun.joined(take, last) for take in found]
         if primer is not None:
-            found = self._go_on(count, primer, length, seed, sampling, progress)
+            found = self._go_on(count, primer, length, seed, sampling, progress, may_end)
             return found if only_new else [primer.joined(take.shifted(primer.duration)) for take in found]
-        found = self._go_on(count, nothing(), length * tempo, seed, sampling, progress)
-        return [take.transposed(transpose).stretched(length / take.duration) for take in found]
+        found = self._go_on(count, nothing(), length * tempo, seed, sampling, progress, may_end)
+        factors = [1 / tempo if may_end else length / take.duration for take in found]  # the length is kept exactly
+        return [take.transposed(transpose).stretched(factor) for take, factor in zip(found, factors, strict=True)]
 
     def refill(
         self,
@@ -153,13 +154,20 @@ class Player:
     # ---- one part each
 
     def _go_on(
-        self, count: int, primer: Performance, seconds: float, seed: int, sampling: Sampling, progress: Progress | None
+        self,
+        count: int,
+        primer: Performance,
+        seconds: float,
+        seed: int,
+        sampling: Sampling,
+        progress: Progress | None,
+        may_end: bool,
     ) -> list[Performance]:
         """New music after a primer; its time counts from the primer's end."""
         started = part(primer, slice(0, None))  # without the silence before it
         prompt = self.format.piece(started)[-self.model.config.context :]
         elapsed = self.format.elapsed(prompt)
-        grammar = self._grammar(limit=elapsed + round(seconds * RATE))
+        grammar = self._grammar(limit=elapsed + round(seconds * RATE), may_end=may_end)
         found = self._generate([prompt] * count, grammar, seed, sampling, progress)
         return [take.shifted(-elapsed / RATE) for take in found]
 
@@ -279,6 +287,13 @@ class Player:
         return found
 
 
+def default_seconds(melody: Performance | None, may_end: bool) -> float:
+    """How long new music is where nobody says it: as long as a melody, at most 300 s where it may end, else 30 s."""
+    if melody is not None:
+        return melody.duration
+    return 300.0 if may_end else 30.0
+
+
 def nothing() -> Performance:
     """No notes."""
     return Performance.of([])
@@ -313,6 +328,7 @@ def check(
     ending: Performance | None,
     density: float,
     tempo: float,
+    may_end: bool,
 ) -> None:
     """Raise a ConfigError that names the argument that is out of its range, or does not go with another."""
     if count < 1:
@@ -321,6 +337,8 @@ def check(
         raise ConfigError(f"seconds is {seconds:g}, and must be between {1 / RATE} and {LONGEST:g}")
     if melody is not None and (primer is not None or ending is not None):
         raise ConfigError("a melody is accompanied from its beginning to its end; it takes no primer and no ending")
+    if may_end and (melody is not None or ending is not None):
+        raise ConfigError("with a melody or an ending the length is given: the piece cannot end by itself")
     for name, value in (("density", density), ("tempo", tempo)):
         if not 0 < value < math.inf:
             raise ConfigError(f"{name} is {value:g}, and must be above 0")

@@ -1,5 +1,7 @@
 """Music: the sequences, the grammar that holds samples to them, and what the pipeline makes of a model."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -246,6 +248,8 @@ def test_end_can_be_drawn() -> None:
     assert grammar.allowed(grammar.advance(sounding, 128 + 60))[FORMAT.eos]
     exact = MusicGrammar(FORMAT, limit=5000)
     assert not exact.allowed(exact.advance(sounding, 128 + 60))[FORMAT.eos]
+    silent = grammar.start([FORMAT.special("<bos>"), TABLE.shift.id(10)])
+    assert not grammar.allowed(silent)[FORMAT.eos], "a piece without a note is none"
 
 
 # ---- the pipeline
@@ -319,9 +323,23 @@ def test_density(player: Player) -> None:
     assert few < many
 
 
+@pytest.mark.parametrize("tempo", [1.0, 2.0])
+def test_a_piece_may_end_by_itself(player: Player, tempo: float) -> None:
+    """The model's end is where the take is over, at the tempo asked for; so it is after a primer."""
+    bias = {**dict.fromkeys(TABLE.off.ids, 20.0), FORMAT.eos: 50.0}
+    sure: dict[str, Any] = {"logit_bias": bias, "may_end": True, "seed": 4}
+    take = player(seconds=20, tempo=tempo, **sure)
+    assert len(take) > 0 and take.duration < 20
+    assert take.duration == pytest.approx(player(seconds=20, **sure).duration / tempo)
+    longer = player(primer=piece(5), **sure)
+    assert inside(piece(5), longer) and longer.duration < piece(5).duration + 20
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"may_end": True, "melody": piece(3)}, "the length is given"),
+        ({"may_end": True, "ending": piece(3)}, "the length is given"),
         ({"seconds": 0}, "seconds is 0"),
         ({"seconds": float("nan")}, "seconds is nan"),
         ({"seconds": 1e9}, "seconds is 1e\\+09"),
