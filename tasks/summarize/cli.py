@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import sys
@@ -16,7 +17,7 @@ from suite.cli.show import notice, percent, write, write_json
 
 if TYPE_CHECKING:
     from suite.data.articles import Article
-    from suite.tasks.summarize.pipeline import Summary
+    from suite.tasks.summarize.pipeline import Progress, Summary
 
 POSITIVE, COUNT = click.IntRange(min=1), click.IntRange(min=0)
 STYLES = click.Choice(["extract", "write", "tldr"])
@@ -67,7 +68,8 @@ def run(
     if style is not None:
         options["style"] = check_style(style)
     for number, article in enumerate(itertools.chain([first], articles)):
-        found = summarizer(article, **options)
+        with bar() as progress:
+            found = summarizer(article, progress=progress, **options)
         if as_json:
             write_json({"where": article.where, **dataclasses.asdict(found)})
             continue
@@ -75,6 +77,25 @@ def run(
             write("\n" if number else "")
             click.secho(f"--- {article.title or article.where}", dim=True)
         show(found, article, show_source, quiet)
+
+
+@contextlib.contextmanager
+def bar() -> Iterator[Progress]:
+    """A bar of what is being done to one article, on terminals alone, once it takes a while."""
+    from tqdm import tqdm
+
+    with tqdm(total=1, delay=0.5, disable=None, leave=False, bar_format="{desc} {percentage:3.0f}%|{bar}|") as shown:
+        last = ""
+
+        def progress(stage: str, done: int, of: int) -> None:
+            nonlocal last
+            if stage != last:
+                shown.reset(of)
+                shown.set_description(stage, refresh=False)
+                last = stage
+            shown.update(done - shown.n)
+
+        yield progress
 
 
 def show(found: Summary, article: Article, show_source: bool, quiet: bool) -> None:

@@ -274,17 +274,15 @@ class _Token(NamedTuple):
     first: bool  # of its sentence
 
 
-def _tokens(text: str) -> list[_Token]:
+def _tokens(text: str) -> Iterator[_Token]:
     """The words of a text."""
     borders = [start for start, _ in sentence_spans(text)]
-    found: list[_Token] = []
     sentence = 0
     for match in _TOKEN.finditer(text):
         before, sentence = sentence, bisect(borders, match.start())
         first = sentence > before or _SPEECH.search(text, max(0, match.start() - 4), match.start()) is not None
         capital = match[0][0].isalpha() and any(map(str.isupper, match[0]))
-        found.append(_Token(match[0], _key(match[0]), match.start(), match.end(), capital, first))
-    return found
+        yield _Token(match[0], _key(match[0]), match.start(), match.end(), capital, first)
 
 
 def _names(text: str, known: Set[str]) -> list[list[_Token]]:
@@ -294,7 +292,7 @@ def _names(text: str, known: Set[str]) -> list[list[_Token]]:
         text: plain.
         known: words, as `_key` gives them, that are part of a name where they begin a sentence.
     """
-    tokens = _tokens(text)
+    tokens = list(_tokens(text))
     known = known | {token.key for token in tokens if token.capital and not token.first}
     names: list[list[_Token]] = []
     for token in tokens:
@@ -365,13 +363,14 @@ def _numbers(text: str) -> Iterator[_Number]:
             bases = _readings(digits)
             stated = start == 0 or not text[start - 1].isalpha()  # not in H1N1
         else:
-            bases = {(_VALUES[match["tens"].lower()] if match["tens"] else 0) + _VALUES[match["word"].lower()]}
+            # case-folded, because the pattern takes a long s for an s
+            bases = {(_VALUES[match["tens"].casefold()] if match["tens"] else 0) + _VALUES[match["word"].casefold()]}
             stated = min(bases) >= _SMALLEST_WORD
-        times = Decimal(10) ** (_SCALES[(scale[1] or scale[2]).lower()] if scale else 0)
+        times = Decimal(10) ** (_SCALES[(scale[1] or scale[2]).casefold()] if scale else 0)
         values = bases | {base * times for base in bases}
         if before is not None and text[before.end() : start].strip() in ("-", "–", "/"):
             whole = before["digits"] or ""
-            if len(whole) == 4 and len(digits) == 2:  # 1914–18
+            if len(whole) == 4 and len(digits) == 2 and whole.isdecimal() and digits.isdecimal():  # 1914–18
                 values.add(Decimal(whole[:2] + digits))
         base = min(bases)
         low = high = base * times
@@ -426,29 +425,36 @@ class _Known:
 
     @classmethod
     def of(cls, source: str) -> _Known:
-        tokens = _tokens(source)
-        words = frozenset(token.key for token in tokens)
-        alike: dict[str, list[str]] = {}
-        for word in words:
-            alike.setdefault(word[:_SHARED], []).append(word)
+        words: set[str] = set()
+        capitals: set[str] = set()
+        acronyms: set[str] = set()
         initials: set[str] = set()
+        numbers = {value for number in _numbers(source) for value in number.values}
         run, end = "", 0
-        for token in tokens:
+        for token in _tokens(source):  # one at a time: of a long text, all of them take more room than it does
+            words.add(token.key)
+            if token.text.isupper():
+                acronyms.add(token.key)
+            if (value := _roman(token.text)) is not None:
+                numbers.add(value)
             if source[end : token.start] not in (" ", "\u00a0", "-"):
                 run = ""
             if token.capital:
+                if not token.first:
+                    capitals.add(token.key)
                 run = (run + token.key[:1])[-_LONGEST:]
                 initials.update(run[start:] for start in range(len(run) - 1))
             elif token.key not in _UNNAMED:
                 run = ""
             end = token.end
-        numbers = {value for number in _numbers(source) for value in number.values}
-        numbers.update(value for token in tokens if (value := _roman(token.text)) is not None)
+        alike: dict[str, list[str]] = {}
+        for word in words:
+            alike.setdefault(word[:_SHARED], []).append(word)
         return cls(
-            words=words,
+            words=frozenset(words),
             alike=alike,
-            capitals=frozenset(token.key for token in tokens if token.capital and not token.first),
-            acronyms=frozenset(token.key for token in tokens if token.text.isupper()),
+            capitals=frozenset(capitals),
+            acronyms=frozenset(acronyms),
             initials=frozenset(initials),
             numbers=sorted(numbers),
         )

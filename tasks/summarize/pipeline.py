@@ -40,6 +40,12 @@ TLDR_TOKENS, TLDR_SENTENCES = 100, 3
 WRITE = Sampling(temperature=0.0, no_repeat_ngram=3, count_prompt=False)
 WORDS = 100  # in an extract, where nobody says
 
+Progress = Callable[[str, int, int], object]  # what is being done, how much of it is, and how much there is to do
+
+
+def silent(_stage: str, _done: int, _of: int) -> None:
+    """Progress that nobody watches."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySentence:
@@ -114,22 +120,30 @@ class Extractor:
         self.transformer, self.format = transformer, format
         self.ranker, self.weights, self.prefix = ranker, weights, prefix
 
-    def select(self, article: Article, sentences: Sequence[Sentence]) -> list[Sentence]:
+    def rank(self, article: Article, sentences: Sequence[Sentence], progress: Progress) -> tuple[Floats, Floats]:
+        """Features (sentences, FEATURES), and the scores (sentences,) that they give."""
+        count = len(sentences)
+        rows = features(article.title, sentences, lambda done: progress("ranking sentences", done, count))
+        return rows, self.ranker.scores(rows)
+
+    def select(self, article: Article, sentences: Sequence[Sentence], progress: Progress = silent) -> list[Sentence]:
         """Those of an article's sentences that the model reads."""
-        scores = self.ranker.scores(features(article.title, sentences))
+        _, scores = self.rank(article, sentences, progress)
         return [sentences[place] for place in self.format.select(sentences, scores)]
 
-    def candidates(self, article: Article, sentences: Sequence[Sentence], count: int = CANDIDATES) -> Candidates:
+    def candidates(
+        self, article: Article, sentences: Sequence[Sentence], count: int = CANDIDATES, progress: Progress = silent
+    ) -> Candidates:
         """The `count` sentences that rank best before the model has looked at them, and what it finds of them."""
-        rows = features(article.title, sentences)
-        scores = self.ranker.scores(rows)
+        rows, scores = self.rank(article, sentences, progress)
         best = np.sort(np.argsort(-scores, kind="stable")[:count])
         chosen = [sentences[place] for place in self.format.select(sentences, scores)]
         texts = [sentences[place].text for place in best]
-        behind, alone = (
-            self.likelihoods(prompt, texts)
-            for prompt in (self.format.prompt(article, chosen), self.format.around(article.title, ""))
-        )
+        likelihoods = []
+        for number, prompt in enumerate((self.format.prompt(article, chosen), self.format.around(article.title, ""))):
+            progress("reading the best", number, 2)
+            likelihoods.append(self.likelihoods(prompt, texts))
+        behind, alone = likelihoods
         rows = np.column_stack([rows[best], behind, behind - alone])
         return Candidates(sentences=[sentences[place] for place in best], rows=rows, read=len(chosen))
 
@@ -210,6 +224,7 @@ class Summarizer:
         max_words: int | None = None,
         sentences: int | None = None,
         seed: int = 0,
+        progress: Progress = silent,
     ) -> Summary:
         """Sum one article up.
 
@@ -220,6 +235,7 @@ class Summarizer:
             max_words: none more (None: 100 for an extract, and what the model makes of it for the others).
             sentences: at most so many.
             seed: of the draws of "tldr"; the other styles have none.
+            progress: called now and then with what is being done, how much of it is done, and how much there is.
 
         Raises:
             DataError: there is no text.
@@ -236,12 +252,19 @@ class Summarizer:
         if not every:
             raise DataError(f"{article.where or 'the article'} has no text to sum up")
         if style == "extract":
-            return self._extract(article, every, max_words or (None if sentences else WORDS), sentences)
+            return self._extract(article, every, max_words or (None if sentences else WORDS), sentences, progress)
         if style == "write":
-            return self._write(article, every, max_words, sentences)
+            return self._write(article, every, max_words, sentences, progress)
         return self._tldr(article, every, max_words, sentences, seed)
 
-    def _extract(self, article: Article, every: Sequence[Sentence], max_words: int | None, most: int | None) -> Summary:
+    def _extract(
+        self,
+        article: Article,
+        every: Sequence[Sentence],
+        max_words: int | None,
+        most: int | None,
+        progress: Progress,
+    ) -> Summary:
         left = max_words if max_words is not None else 10**9
 
         def fits(sentence: Sentence) -> bool:
@@ -250,7 +273,7 @@ class Summarizer:
             left -= len(sentence.text.split())
             return left >= 0 or first
 
-        candidates = self.extractor.candidates(article, every)
+        candidates = self.extractor.candidates(article, every, progress=progress)
         chosen = self.extractor.extract(candidates, fits, most or 0)
         taken = tuple(SummarySentence(text=one.text, start=one.start, end=one.end, share=1.0) for one in chosen)
         warnings = []
@@ -266,8 +289,16 @@ class Summarizer:
             of=len(every),
         )
 
-    def _write(self, article: Article, every: Sequence[Sentence], max_words: int | None, most: int | None) -> Summary:
-        read = self.extractor.select(article, every)
+    def _write(
+        self,
+        article: Article,
+        every: Sequence[Sentence],
+        max_words: int | None,
+        most: int | None,
+        progress: Progress,
+    ) -> Summary:
+        read = self.extractor.select(article, every, progress)
+        progress("writing", 0, 1)
         prompt = self.format.prompt(article, read)
         [found] = generate(
             self.model.transformer,
@@ -342,16 +373,14 @@ def written(
         kept.append(text[start:end])
     if max_words is not None and kept:
         kept[0] = " ".join(kept[0].split()[:max_words])
-    pairs = [pairs_of(words_of(sentence.text)) for sentence in every]
-    found = []
-    for one in kept:
-        own = pairs_of(words_of(one))
-        shares = [len(own & other) / max(1, len(own)) for other in pairs]
-        best = int(np.argmax(shares))
-        if shares[best] > 0:
-            found.append(SummarySentence(text=one, start=every[best].start, end=every[best].end, share=shares[best]))
-        else:
-            found.append(SummarySentence(text=one, start=None, end=None, share=0.0))
+    found = [SummarySentence(text=one, start=None, end=None, share=0.0) for one in kept]
+    own = [pairs_of(words_of(one)) for one in kept]
+    for sentence in every:
+        pairs = pairs_of(words_of(sentence.text))
+        for place, one in enumerate(found):
+            share = len(own[place] & pairs) / max(1, len(own[place]))
+            if share > one.share:
+                found[place] = SummarySentence(text=one.text, start=sentence.start, end=sentence.end, share=share)
     summary = " ".join(kept)
     source = f"{article.title}\n{article.body}"
     doubts = unsupported(summary, source)

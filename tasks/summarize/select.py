@@ -10,6 +10,7 @@ Goldstein 1998 (maximal marginal relevance).
 
 from __future__ import annotations
 
+import heapq
 import itertools
 import math
 import re
@@ -28,11 +29,12 @@ PRONOUNS = frozenset({"he", "she", "it", "they", "this", "these", "that", "those
 VERBS = frozenset({"is", "was", "are", "were", "has", "had"})
 REDUNDANCY = 0.5  # deviations of all scores that a sentence loses when all of its word pairs are there already
 SMALLEST = 1e-9
+REPORT = 1000  # sentences
 
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sentence:
     """A sentence of an article's body.
 
@@ -112,40 +114,44 @@ FEATURES = (
 )
 
 
-def features(title: str, sentences: Sequence[Sentence]) -> Floats:
-    """What scores are made of: (sentences, FEATURES)."""
-    words = [words_of(sentence.text) for sentence in sentences]
+def features(
+    title: str, sentences: Sequence[Sentence], progress: Callable[[int], object] = lambda done: None
+) -> Floats:
+    """What scores are made of: (sentences, FEATURES); `progress` is called with the sentences done now and then."""
     named = frozenset(words_of(title))
-    usual = Counter(word for one in words for word in one)
+    usual: Counter[str] = Counter()
+    for sentence in sentences:  # their words are found again below: of a long text, they take more room than it does
+        usual.update(words_of(sentence.text))
     count = len(sentences)
-    rows = []
-    for place, (sentence, one) in enumerate(zip(sentences, words, strict=True)):
-        split, size, own = sentence.text.split(), max(1, len(one)), set(one)
-        rows.append(
-            (
-                math.log1p(place),
-                place / count,
-                1 / (1 + place),
-                sentence.place == 0,
-                min(sentence.place, 5),
-                sentence.opens,
-                sentence.section == 0,
-                math.log1p(sentence.section),
-                math.log(count),
-                math.log(size),
-                size < 6,
-                size > 40,
-                sum(math.log(usual[word]) for word in own) / max(1, len(own)),
-                len(own & named) / max(1, len(named)),
-                bool(own & named),
-                sum(word[:1].isupper() for word in split[1:]) / max(1, len(split)),
-                sum(any(letter.isdigit() for letter in word) for word in split) / max(1, len(split)),
-                bool(one) and one[0] in PRONOUNS,
-                not VERBS.isdisjoint(one[:8]),
-                sentence.text.endswith(":"),
-            )
+    rows = np.empty((count, len(FEATURES)))
+    for place, sentence in enumerate(sentences):
+        one, split = words_of(sentence.text), sentence.text.split()
+        size, own = max(1, len(one)), set(one)
+        rows[place] = (
+            math.log1p(place),
+            place / count,
+            1 / (1 + place),
+            sentence.place == 0,
+            min(sentence.place, 5),
+            sentence.opens,
+            sentence.section == 0,
+            math.log1p(sentence.section),
+            math.log(count),
+            math.log(size),
+            size < 6,
+            size > 40,
+            sum(math.log(usual[word]) for word in own) / max(1, len(own)),
+            len(own & named) / max(1, len(named)),
+            bool(own & named),
+            sum(word[:1].isupper() for word in split[1:]) / max(1, len(split)),
+            sum(any(letter.isdigit() for letter in word) for word in split) / max(1, len(split)),
+            bool(one) and one[0] in PRONOUNS,
+            not VERBS.isdisjoint(one[:8]),
+            sentence.text.endswith(":"),
         )
-    return np.array(rows, dtype=np.float64).reshape(count, len(FEATURES))
+        if place % REPORT == REPORT - 1 or place == count - 1:
+            progress(place + 1)
+    return rows
 
 
 def is_whole(sentence: Sentence) -> bool:
@@ -202,27 +208,27 @@ def pick(sentences: Sequence[Sentence], scores: Floats, fits: Callable[[Sentence
     Returns:
         their places, in order of the text.
     """
-    words = [tuple(words_of(sentence.text)) for sentence in sentences]
-    pairs = [pairs_of(one) for one in words]
-    holders: dict[tuple[str, str], list[int]] = {}
-    for place, own in enumerate(pairs):
-        for pair in own:
-            holders.setdefault(pair, []).append(place)
-    left = scores.astype(np.float64)
-    said: set[tuple[str, ...]] = set()
-    for place in np.argsort(-left, kind="stable").tolist():  # of sentences that are the same, the best may be taken
-        if words[place] in said:
-            left[place] = -np.inf
-        said.add(words[place])
-    chosen: list[int] = []
     spread = float(scores.std()) or 1.0
-    while len(chosen) < (most or len(sentences)):
-        best = int(left.argmax())
-        if left[best] == -np.inf or not fits(sentences[best]):
+    said: set[tuple[str, str]] = set()
+    taken: set[tuple[str, ...]] = set()
+    chosen: list[int] = []
+    # scores only fall as more is said: what falls and still is the best need not be compared with the others again, and
+    # most sentences of a long text are never looked at
+    left = [(-score, place) for place, score in enumerate(scores.tolist())]
+    heapq.heapify(left)
+    while left and len(chosen) < (most or len(sentences)):
+        _, place = heapq.heappop(left)
+        words = tuple(words_of(sentences[place].text))
+        if words in taken:
+            continue
+        pairs = pairs_of(words)
+        now = -float(scores[place]) + REDUNDANCY * spread * len(pairs & said) / max(1, len(pairs))
+        if left and (now, place) > left[0]:
+            heapq.heappush(left, (now, place))
+            continue
+        if not fits(sentences[place]):
             break
-        chosen.append(best)
-        left[best] = -np.inf
-        for pair in pairs[best]:
-            for place in holders.pop(pair, ()):
-                left[place] -= REDUNDANCY * spread / len(pairs[place])
+        chosen.append(place)
+        said |= pairs
+        taken.add(words)
     return sorted(chosen)

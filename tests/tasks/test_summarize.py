@@ -13,8 +13,18 @@ from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
 from suite.tasks.summarize.format import Format
-from suite.tasks.summarize.pipeline import Extractor, Summarizer, written
-from suite.tasks.summarize.select import FEATURES, Ranker, features, pick, sentences_of, usefulness
+from suite.tasks.summarize.pipeline import Extractor, Style, Summarizer, written
+from suite.tasks.summarize.select import (
+    FEATURES,
+    REDUNDANCY,
+    Ranker,
+    features,
+    pairs_of,
+    pick,
+    sentences_of,
+    usefulness,
+    words_of,
+)
 from suite.tasks.summarize.task import fit_ranker, fitted, spread
 
 TOKENIZER = Tokenizer.bytes(("<eos>", "<pad>", "<bos>", "<sep>", "<cls>"))
@@ -112,6 +122,24 @@ def test_nothing_is_said_twice() -> None:
     """The same sentence in two places is taken once, from where it scores best."""
     sentences = sentences_of(Article(sections=(Section(heading="", text="One is. Two is. One is! Three is."),)))
     assert pick(sentences, np.array([0.5, 0.4, 0.9, 0.1]), lambda _: True) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_not_compared_again_was_not_the_best(seed: int) -> None:
+    """Looking at the likeliest alone gives what comparing all sentences at each step does."""
+    random = np.random.default_rng(seed)
+    lines = [" ".join(["It", *random.choice([*"abcd"], 5)]) + "." for _ in range(60)]
+    sentences = sentences_of(Article(sections=(Section(heading="", text=" ".join(lines)),)))
+    scores = random.normal(size=len(sentences)).round(1)
+    words = [words_of(one.text) for one in sentences]
+    chosen: list[int] = []
+    while len(chosen) < 20:
+        said = {pair for place in chosen for pair in pairs_of(words[place])}
+        shares = [len(pairs_of(one) & said) / len(pairs_of(one)) for one in words]
+        now = scores - REDUNDANCY * scores.std() * np.array(shares)
+        now[[place for place, one in enumerate(words) if one in [words[taken] for taken in chosen]]] = -np.inf
+        chosen.append(int(now.argmax()))
+    assert pick(sentences, scores, lambda _: True, 20) == sorted(chosen)
 
 
 # ---- sequences
@@ -265,3 +293,16 @@ def test_long_articles_are_selected(summarizer: Summarizer, tmp_path: Path) -> N
     long = Article(title="Long", sections=(Section(heading="", text=text),))
     found = summarizer(long, sentences=2)
     assert found.of == 500 and found.read < 15
+
+
+@pytest.mark.parametrize(
+    ("style", "stages"),
+    [("extract", ["ranking sentences", "reading the best"]), ("write", ["ranking sentences", "writing"])],
+)
+def test_progress(summarizer: Summarizer, style: Style, stages: list[str]) -> None:
+    """Whoever waits for a long text is told what is done, never more than there is."""
+    heard: list[tuple[str, int, int]] = []
+    summarizer(ARTICLE, style=style, progress=lambda *what: heard.append(what))
+    assert list(dict.fromkeys(stage for stage, _, _ in heard)) == stages
+    assert all(0 <= done <= of for _, done, of in heard)
+    assert ("ranking sentences", 7, 7) in heard
