@@ -101,7 +101,7 @@ def fit_data(
         extra = dict(data.extra) | dict(data.finish(model.eval()) if data.finish else {})
         weights: dict[str, Tensor] = transformer.state_dict()
         added = None
-        if base is not None and recipe.tune.kind != "full":
+        if base is not None and recipe.tune.keeps_base:
             rank = recipe.tune.rank if recipe.tune.kind == "lora" else 0
             weights_of_base = fingerprint(base.config, base.state_dict)
             added = Base(name=recipe.base, fingerprint=weights_of_base, rank=rank, alpha=recipe.tune.alpha)
@@ -142,10 +142,12 @@ def build(recipe: Recipe, vocab_size: int, base: Checkpoint | None) -> Transform
     if vocab_size > config.vocab_size:
         raise ConfigError(f"the data has {vocab_size} token ids, and base model {recipe.base!r} {config.vocab_size}")
     transformer = Transformer(config)
+    if recipe.tune.kind == "scratch":
+        return transformer
     weights = untied(config, transformer.state_dict())
     check_shapes(base.state_dict, weights, base.directory)
     transformer.load_state_dict(base.state_dict, strict=not config.tie_embeddings)
-    if recipe.tune.kind != "full":
+    if recipe.tune.keeps_base:
         transformer.requires_grad_(False)
     if recipe.tune.kind == "lora":
         add_lora(transformer, recipe.tune.rank, recipe.tune.alpha)

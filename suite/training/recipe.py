@@ -139,15 +139,20 @@ class TuneConfig:
     """Which weights of a base model learn; see `suite.model.lora`.
 
     Args:
-        kind: "full" (all), "head" (none but the task's head) or "lora" (low-rank additions to the blocks' matrices, and
-            the head).
+        kind: "full" (all), "head" (none but the task's head), "lora" (low-rank additions to the blocks' matrices, and
+            the head) or "scratch" (all, from random values: the base gives shape and tokenizer alone, to compare with).
         rank: of the additions.
         alpha: they are scaled by alpha / rank.
     """
 
-    kind: Literal["full", "head", "lora"] = "full"
+    kind: Literal["full", "head", "lora", "scratch"] = "full"
     rank: int = 16
     alpha: float = 16.0
+
+    @property
+    def keeps_base(self) -> bool:
+        """Whether the base's own weights stay as they are, and what is learnt stands beside them."""
+        return self.kind in ("head", "lora")
 
     def __post_init__(self) -> None:
         if self.rank < 1 or self.alpha <= 0:

@@ -28,19 +28,6 @@ from suite.tasks.classify.task import Classification, draw
 from suite.training.fit import fit_data
 from suite.training.recipe import Recipe
 
-NOTHING = (  # the embedded language model's shape and tokenizer, with weights that have learnt nothing
-    'base=""',
-    "tokenizer.kind=model",
-    "tokenizer.model=lm",
-    "model.context=512",
-    "model.d_model=320",
-    "model.n_layer=4",
-    "model.n_head=5",
-    "model.position=rotary",
-    "model.activation=relu2",
-    "model.bias=false",
-)
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Benchmark:
@@ -133,7 +120,7 @@ def run(
     train, test, outside = read(benchmark, data)
     if limit:
         train = draw(train, limit, seed)
-    lines = [*benchmark.settings, *(NOTHING if nothing else ()), *settings, f"seed={seed}"]
+    lines = [*benchmark.settings, *(["tune.kind=scratch"] if nothing else []), *settings, f"seed={seed}"]
     task = Classification()
     recipe = Recipe.load(task.default_recipe(), lines)
     learn, held = stratified_split(train, 0.05 if len(train) > 2000 else 0.2, seed)

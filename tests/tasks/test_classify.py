@@ -156,6 +156,22 @@ def test_what_is_added_to_a_base_is_small_and_finds_it_again(folder: Path, tmp_p
         load(tmp_path / "run")
 
 
+def test_a_model_from_scratch_has_its_bases_shape_and_nothing_it_learnt(folder: Path, tmp_path: Path) -> None:
+    """What fine-tuning is compared with must not have read what the base has."""
+    base = tmp_path / "base"
+    convert(folder / "run", base, to="suite")
+    settings = [f"base={base}", "seed=9", "tune.kind=scratch", "tokenizer.kind=base", "run.epochs=0", "run.steps=1"]
+    recipe = Recipe.load(
+        find_task("classify").default_recipe(),
+        [f"data.train=['{folder / 'things.csv'}']", *settings, "optimizer.lr=1e-9", "optimizer.matrix_lr=1e-9"],
+    )
+    fitted = fit(recipe, tmp_path / "run")
+    ours, theirs = (load(place).transformer for place in (fitted.checkpoint, base))
+    assert ours.config == theirs.config and (fitted.checkpoint / "tokenizer.json").exists()
+    similar = torch.cosine_similarity(ours.tokens.weight.flatten(), theirs.tokens.weight.flatten(), dim=0)
+    assert abs(float(similar)) < 0.1
+
+
 def test_several_labels(tmp_path: Path) -> None:
     rows = []
     for text, label in texts(300):

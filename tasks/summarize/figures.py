@@ -1,0 +1,78 @@
+"""Fine-tuning from the language model against training from nothing, on few and on many articles.
+
+python -m suite.tasks.summarize.figures 'wikipedia-2015/train-*.jsonl.gz' --valid wikipedia-2015/valid.jsonl.gz
+
+Source: Khandelwal et al. 2019, "Sample Efficient Text Summarization Using a Single Pre-Trained Transformer".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from suite import load
+from suite.cli.show import notice, table
+from suite.data.article_sets import read_articles
+from suite.data.files import write_atomic
+from suite.data.tables import Notes
+from suite.tasks.summarize.evaluate import evaluate
+from suite.tasks.summarize.task import Summarizing
+from suite.training.fit import cache_directory, fit_data
+from suite.training.recipe import Recipe
+
+SHARES = (0.01, 0.1, 1.0)
+STARTS = {  # what is trained from nothing takes larger steps
+    "the language model": (),
+    "nothing": ("tune.kind=scratch", "optimizer.lr=3e-3", "optimizer.matrix_lr=5e-3"),
+}
+
+
+@click.command()
+@click.argument("train")
+@click.option("--valid", required=True, help="Articles to write leads of.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("runs/curve"), show_default=True)
+@click.option("--limit", default=100, show_default=True, help="Articles of --valid whose leads are written for ROUGE.")
+@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
+def main(train: str, valid: str, out: Path, limit: int, settings: tuple[str, ...]) -> None:
+    """Train `curve.toml` on 1%, 10% and all of TRAIN, from both starts; print loss and ROUGE of the leads written."""
+    articles = sum(1 for _ in read_articles([train], Notes()))
+    rows = []
+    for share in SHARES:
+        for start in STARTS:
+            found = run(start, round(share * articles), train, valid, out, limit, settings)
+            rouge = (f"{100 * found['rouge'][name]['mean']:.1f}" for name in ("ROUGE-1", "ROUGE-2", "ROUGE-L"))
+            rows.append([f"{found['articles']:,}", start, f"{found['nats']:.3f}", str(found["best_step"]), *rouge])
+    heads = ["articles", "from", "nats/token", "best step", "ROUGE-1", "ROUGE-2", "ROUGE-L"]
+    click.echo("\n".join(table(rows, "rlrrrrr", heads)))
+
+
+def run(
+    start: str, articles: int, train: str, valid: str, out: Path, limit: int, settings: Sequence[str]
+) -> dict[str, Any]:
+    """Train and evaluate once; figures that are there already are read."""
+    label = f"{articles}-{start.split()[-1]}"
+    kept = out / f"{label}.json"
+    if kept.exists():
+        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
+    lines = [f"data.train=[{json.dumps(train)}]", f"data.valid=[{json.dumps(valid)}]", f"data.limit={articles}"]
+    recipe = Recipe.load(Path(__file__).with_name("curve.toml"), [*lines, *STARTS[start], *settings])
+    fitted = fit_data(recipe, Summarizing().prepare(recipe, cache_directory()), out / label, say=notice)
+    scores = evaluate(load(fitted.checkpoint), [valid], styles=["write"], limit=limit)
+    found = {
+        "articles": articles,
+        "nats": fitted.result.best_loss,
+        "best_step": fitted.result.best_step,
+        "rouge": scores["systems"]["write"]["rouge"],
+        "perplexity": scores["perplexity"],
+    }
+    write_atomic(kept, (json.dumps(found, indent=1) + "\n").encode())
+    return found
+
+
+if __name__ == "__main__":
+    main()
