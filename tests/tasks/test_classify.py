@@ -169,7 +169,7 @@ def test_a_model_from_scratch_has_its_bases_shape_and_nothing_it_learnt(folder: 
     ours, theirs = (load(place).transformer for place in (fitted.checkpoint, base))
     assert ours.config == theirs.config and (fitted.checkpoint / "tokenizer.json").exists()
     similar = torch.cosine_similarity(ours.tokens.weight.flatten(), theirs.tokens.weight.flatten(), dim=0)
-    assert abs(float(similar)) < 0.1
+    assert abs(similar.item()) < 0.1
 
 
 def test_several_labels(tmp_path: Path) -> None:
