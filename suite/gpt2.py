@@ -221,6 +221,7 @@ def check_expressible(config: ModelConfig) -> None:
         "windows": not any(0 < window < config.context for window in config.windows),
         "qk_norm": not config.qk_norm,
         "compress": not config.compresses,
+        "restart_positions": not config.restart_positions,
     }
     for name, fit in fits.items():
         if not fit:

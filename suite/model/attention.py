@@ -177,6 +177,9 @@ class View:
         self.context = config.context if config.position != "learned" else 0
         self.compression = config.compression
         self.span, self.ahead = config.span, config.relative_ahead
+        self.restarts = config.restart_positions
+        if self.restarts and cache is not None and prefix is not None:
+            cache.restarts = prefix.clone()
         self.masks: dict[int, Tensor | None] = {}
         self.nearby: dict[tuple[int, torch.dtype], Tensor] = {}
         self.slots_of: dict[int, Slots] = {}
@@ -216,6 +219,15 @@ class View:
         self.newest = cache.lengths + added - 1  # (B,)
         self.slots = torch.where(real, self.positions % cache.capacity, cache.capacity)  # (B, T)
         self.rows = torch.arange(batch, device=device)[:, None]  # (B, 1)
+
+    @property
+    def counted(self) -> Tensor:
+        """Positions as they are embedded, (T,) or (B, T): behind a prefix they may count from 0 again."""
+        prefix = self.prefix if self.cache is None else self.cache.restarts
+        if not self.restarts or prefix is None:
+            return self.positions
+        prefix = prefix[:, None]  # (B, 1)
+        return self.positions - torch.where(self.positions >= prefix, prefix, 0)
 
     def keys_and_values(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store new keys and values (B, K, T, E); returns all that can be attended to, (B, K, S, E)."""

@@ -34,6 +34,7 @@ class KVCache:
     Attributes:
         lengths: (B,) tokens seen by each row, on the device.
         seen: the same as a list of ints, so that the host need not wait for the device.
+        restarts: (B,) length of each row's prefix, behind which a model may count positions from 0 again.
         static: while True, a pass takes everything from tensors (`lengths`, all slots) and leaves counting to the
             caller, so that a compiled step finds the same shapes and numbers every time. The caller sees to it that
             the new tokens fit.
@@ -60,6 +61,7 @@ class KVCache:
         self.compresses = config.compresses
         self.lengths = torch.zeros(batch, dtype=torch.long, device=device)
         self.seen = [0] * batch
+        self.restarts = torch.zeros(batch, dtype=torch.long, device=device)
         self.capacity = capacity
         self.static = False
 
@@ -101,7 +103,7 @@ class KVCache:
                 slots.index_copy_(0, moved, slots.index_select(0, index[moved]))
             self.keys = [keys[: len(sources)] for keys in self.keys]
             self.values = [values[: len(sources)] for values in self.values]
-        self.lengths = self.lengths[index]
+        self.lengths, self.restarts = self.lengths[index], self.restarts[index]
         self.seen = [self.seen[source] for source in sources]
 
     def copy_row(self, row: int, other: KVCache, other_row: int = 0) -> None:
@@ -113,6 +115,7 @@ class KVCache:
             mine[row, :, :slots] = theirs[other_row, :, :slots]
         self.lengths[row] = other.lengths[other_row]
         self.seen[row] = other.seen[other_row]
+        self.restarts[row] = other.restarts[other_row]
 
     def rewind(self, row: int, length: int) -> None:
         """Forget what `row` saw after its first `length` tokens; possible only while the row has not wrapped.
@@ -125,3 +128,5 @@ class KVCache:
             raise SuiteError(f"row {row} cannot go back to {length} tokens: with compressed layers it can only to 0")
         self.lengths[row] = length
         self.seen[row] = length
+        if not length:
+            self.restarts[row] = 0

@@ -54,6 +54,10 @@ class ModelConfig:
             Source: Shaw et al. 2018, "Self-Attention with Relative Position Representations" (the clipping).
         relative_ahead: distances ahead that relative positions tell apart, for queries in a prefix; keys farther ahead
             share the vector of the farthest, and with 0 they share the query's own.
+        restart_positions: whether positions count from 0 again behind a row's prefix, so that a translation's words
+            stand where their sources do. Not for relative positions, which have no numbers.
+            Source: Fu et al. 2023, "Decoder-Only or Encoder-Decoder? Interpreting Language Model as a Regularized
+            Encoder-Decoder".
 
     Raises:
         ConfigError: the numbers do not fit together; the message names the field.
@@ -83,6 +87,7 @@ class ModelConfig:
     qk_norm: bool = False
     relative_span: int | None = None
     relative_ahead: int = 0
+    restart_positions: bool = False
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "context", "d_model", "n_layer", "n_head"):
@@ -124,6 +129,8 @@ class ModelConfig:
                 f"model.relative_ahead is {self.relative_ahead}, and must be at least 0 and less than model.context, "
                 f"{self.context}"
             )
+        if self.restart_positions and self.position == "relative":
+            raise ConfigError("model.restart_positions does not go with relative positions, which have no numbers")
         for name, choices in (("position", Position), ("norm", Norm), ("activation", Activation)):
             if getattr(self, name) not in get_args(choices):
                 raise ConfigError(

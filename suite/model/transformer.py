@@ -214,10 +214,11 @@ class Transformer(nn.Module):
         rotary = None
         if self.config.position == "learned":
             # padding may stand past the last position; it is never looked at
-            x = x + self.positions(view.positions.clamp(max=self.config.context - 1))
+            x = x + self.positions(view.counted.clamp(max=self.config.context - 1))
         elif self.config.position == "rotary":
-            cos, sin = rotary_table(view.positions, self.config.head_width, self.config.rope_theta)
-            rotary = (cos, sin) if view.aligned else (cos[:, None], sin[:, None])  # (T, E) or (B, 1, T, E)
+            counted = view.counted  # (T,) or (B, T)
+            cos, sin = rotary_table(counted, self.config.head_width, self.config.rope_theta)
+            rotary = (cos, sin) if counted.dim() == 1 else (cos[:, None], sin[:, None])  # (T, E) or (B, 1, T, E)
         if self.training:
             x = drop(x, self.config.dropout)
         for block in self.blocks:

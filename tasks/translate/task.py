@@ -129,6 +129,7 @@ class Translation:
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         choice = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")
         options = from_table(Options, recipe.options, "recipe", f"{self.name}.")
+        check_attention(options.attention, recipe)
         limit = _limit(data, int(recipe.model.get("context", 0)))
         train = [read_sentences(text, data) for text in data.train]
         valid = [read_sentences(text, data) for text in data.valid]
@@ -191,6 +192,16 @@ class Translation:
     def default_recipe(self) -> Path:
         """A small model that learns a user's own pairs on a laptop."""
         return Path(__file__).with_name("small.toml")
+
+
+def check_attention(attention: Attention, recipe: Recipe) -> None:
+    """Raise a ConfigError where a setting does not go with the attention on the source."""
+    if attention == "prefix" and recipe.loss.source_weight:
+        raise ConfigError(
+            "loss.source_weight needs translate.attention=causal: in a prefix, tokens see what they should foretell"
+        )
+    if attention == "causal" and recipe.model.get("restart_positions"):
+        raise ConfigError("model.restart_positions needs translate.attention=prefix: positions restart behind a prefix")
 
 
 def directions(corpus: Corpus, both_ways: bool) -> list[tuple[str, str]]:

@@ -16,7 +16,9 @@ from suite.hub import Model
 from suite.model import ModelConfig, Transformer
 from suite.task import TrainingData, find_task
 from suite.tasks.translate.evaluate import evaluate, multi30k_tokens, nearest
+from suite.tasks.translate.figures import CHOICES
 from suite.tasks.translate.format import Languages, encode, prompt, special_tokens, tag
+from suite.tasks.translate.pipeline import Translator
 from suite.tasks.translate.task import Sentences, Translation, concatenate, hold_out, length_ratios
 from suite.training.fit import fit
 from suite.training.recipe import Recipe
@@ -142,6 +144,10 @@ def test_an_impossible_limit_or_no_data_is_a_clear_error(tmp_path: Path, pairs: 
         prepare(tmp_path, f"data.train=['en-de={pairs}']", "data.max_tokens=31")
     with pytest.raises(ConfigError, match=r"unknown key 'data\.both_way'"):
         prepare(tmp_path, f"data.train=['en-de={pairs}']", "data.both_way=true")
+    with pytest.raises(ConfigError, match=r"loss\.source_weight needs translate\.attention=causal"):
+        prepare(tmp_path, f"data.train=['en-de={pairs}']", "loss.source_weight=0.1")
+    with pytest.raises(ConfigError, match=r"restart_positions needs translate\.attention=prefix"):
+        prepare(tmp_path, f"data.train=['en-de={pairs}']", "translate.attention=causal", "model.restart_positions=true")
 
 
 def test_nothing_held_out_is_learnt_from() -> None:
@@ -194,6 +200,18 @@ def test_nothing_but_a_file_of_pairs_makes_a_checkpoint(
 def test_the_recipes_are_valid(name: str) -> None:
     recipe = Recipe.load(Translation().default_recipe().with_name(name))
     assert recipe.model_config(8000).d_model == 256
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_the_choices_of_the_ablation_train(choice: str, tmp_path: Path, pairs: Path) -> None:
+    """One of them that does not start would be found after an hour."""
+    recipe = Recipe.load(
+        Translation().default_recipe().with_name("ablation.toml"),
+        [f"data.train=['en-de={pairs}']", *CHOICES[choice], "tokenizer.kind=bytes", "run.steps=2"],
+    )
+    fitted = fit(recipe, tmp_path / "run", cache=tmp_path / "cache")
+    [found] = Translator(load(fitted.checkpoint), source="en", target="de", beams=2)(["one"])
+    assert isinstance(found.text, str)
 
 
 # ---- figures

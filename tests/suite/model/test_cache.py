@@ -10,6 +10,7 @@ from torch import Tensor
 
 from suite.errors import SuiteError
 from suite.model import KVCache, ModelConfig, Transformer
+from suite.model.attention import View
 
 ROTARY = {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": False, "qk_norm": True, "n_kv_head": 2}
 SETTINGS = {
@@ -19,6 +20,8 @@ SETTINGS = {
     "rotary-windows": ROTARY | {"windows": [0, 4]},
     "relative": {"position": "relative", "norm": "rms", "qk_norm": True, "n_kv_head": 2},
     "relative-near": {"position": "relative", "relative_span": 5, "relative_ahead": 2, "windows": [0, 4]},
+    "rotary-restarting": ROTARY | {"restart_positions": True},
+    "learned-restarting": {"restart_positions": True},
     "rotary-untied": {"position": "rotary", "activation": "relu2", "tie_embeddings": False},
 }
 every_setting = pytest.mark.parametrize("fields", SETTINGS.values(), ids=SETTINGS)
@@ -104,6 +107,40 @@ def test_a_prefix_read_first_equals_one_pass(fields: dict[str, object]) -> None:
     for row, length in enumerate(lengths):
         whole = model(tokens[row : row + 1, : length + 3], prefix=prefix[row : row + 1])
         close(logits[row], whole[0, length:])
+
+
+@torch.inference_mode()
+def test_positions_count_from_0_behind_a_prefix() -> None:
+    """Only where the configuration says so, and only behind a prefix."""
+    prefix = torch.tensor([4, 1])
+    for fields, expected in (
+        ({"restart_positions": True}, [[0, 1, 2, 3, 0, 1], [0, 0, 1, 2, 3, 4]]),
+        ({}, [0, 1, 2, 3, 4, 5]),
+    ):
+        config = tiny(fields).config
+        assert View(config, 2, 6, prefix.device, None, prefix, None).counted.tolist() == expected
+    model = tiny({"restart_positions": True, "n_layer": 1})
+    same = torch.tensor([[7, 7]])  # at one place, the second sees what the first does
+    first, second = model(same, prefix=torch.tensor([1]))[0]
+    close(first, second)
+    assert not torch.allclose(*model(same)[0], atol=1e-2)
+
+
+@torch.inference_mode()
+def test_rows_take_their_restarts_along() -> None:
+    """A beam that changes its row, a row that is copied or starts anew must count from where its own prefix ended."""
+    model, tokens = tiny(SETTINGS["rotary-restarting"]), random_tokens(2, 12)
+    prefix = torch.tensor([5, 3])
+    whole = model(tokens, prefix=prefix)
+    cache = KVCache(model.config, 2, 16)
+    model(tokens[:, :7], prefix=prefix, cache=cache)
+    cache.reorder([1, 0, 1])
+    close(model(tokens[[1, 0, 1], 7:9], cache=cache), whole[[1, 0, 1], 7:9])
+    other = KVCache(model.config, 1, 16)
+    other.copy_row(0, cache, 1)
+    close(model(tokens[:1, 9:], cache=other), whole[:1, 9:])
+    other.rewind(0, 0)
+    close(model(tokens[1:], cache=other), model(tokens[1:]))
 
 
 @pytest.mark.parametrize("name", ["rotary", "rotary-windows", "rotary-untied", "relative"])

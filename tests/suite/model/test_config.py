@@ -36,6 +36,7 @@ def test_json_and_back() -> None:
         ({"windows": (4,)}, "windows"),
         ({"windows": (4, -1)}, "negative"),
         ({"dropout": 1.0}, "dropout"),
+        ({"restart_positions": True, "position": "relative"}, "no numbers"),
         ({"norm": "batch"}, "layer, rms"),
         ({"vocab_size": 0}, "vocab_size"),
         ({"d_ff": 0}, "d_ff"),
