@@ -1,24 +1,30 @@
-"""Which choices of format and positions matter to a small translator: an ablation on Multi30k, English to German.
+"""The translation figures of FIGURES.md: an ablation on Multi30k, and speed beside others.
 
-    python -m suite.tasks.translate.figures multi30k --out runs/ablation
-
-DATA is a folder with train.en.gz, train.de.gz, val.* and test_2016_flickr.*. Runs that are in --out already are read.
+python -m suite.tasks.translate.figures ablation multi30k --out runs/ablation
+python -m suite.tasks.translate.figures speed en-de=tatoeba-de-en/valid.tsv.gz
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
+import torch
 
 from suite import load
 from suite.cli.show import notice, table
 from suite.data.files import write_atomic
+from suite.data.parallel import Corpus, read_pairs
+from suite.errors import ConfigError
 from suite.tasks.translate.evaluate import evaluate
+from suite.tasks.translate.pipeline import Translator
 from suite.tasks.translate.task import Translation
 from suite.training.fit import cache_directory, fit_data
 from suite.training.recipe import Recipe
@@ -36,14 +42,22 @@ CHOICES = {
 }
 
 
-@click.command()
+@click.group()
+def main() -> None:
+    """Figures of the translation task, one command each."""
+
+
+@main.command()
 @click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/ablation"), show_default=True)
 @click.option("--seeds", default=3, show_default=True, help="How many: 1, 2, ...")
 @click.option("--only", multiple=True, type=click.Choice(list(CHOICES)), help="Choices. [default: all]")
 @click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
-def main(data: Path, out: Path, seeds: int, only: tuple[str, ...], settings: tuple[str, ...]) -> None:
-    """Train `ablation.toml` with each choice and seed; print loss on val and greedy BLEU on test_2016."""
+def ablation(data: Path, out: Path, seeds: int, only: tuple[str, ...], settings: tuple[str, ...]) -> None:
+    """Train `ablation.toml` with each choice and seed; print loss on val and greedy BLEU on test_2016.
+
+    DATA is a folder with train.en.gz, train.de.gz, val.* and test_2016_flickr.*. Runs in --out are not made twice.
+    """
     runs: dict[str, list[dict[str, Any]]] = {choice: [] for choice in only or CHOICES}
     for seed in range(1, seeds + 1):  # seed by seed, so that a run cut short compares all choices
         for choice, found in runs.items():
@@ -80,6 +94,137 @@ def run(choice: str, seed: int, data: Path, out: Path, settings: Sequence[str]) 
     }
     write_atomic(kept, (json.dumps(found, indent=1) + "\n").encode())
     return found
+
+
+@main.command()
+@click.argument("data")
+@click.option("--source", default="en", show_default=True)
+@click.option("--target", default="de", show_default=True)
+@click.option("--limit", default=300, show_default=True, help="Sentences, from the start of DATA.")
+@click.option("--beams", default=5, show_default=True)
+@click.option("--threads", default=2, show_default=True)
+@click.option("--repeats", default=2, show_default=True, help="The fastest counts.")
+def speed(data: str, source: str, target: str, limit: int, beams: int, threads: int, repeats: int) -> None:
+    """Print sentences a second of the embedded translator beside encoder-decoders of its size in other software.
+
+    Those have random weights: they read as many tokens as ours does, and write as many, on average over a batch.
+    """
+    torch.set_num_threads(threads)
+    texts = [pair.source for pair in itertools.islice(read_pairs(Corpus.parse(data, source, target)), limit)]
+    model = load("translate")
+    tokenizer = model.tokenizer
+    assert tokenizer is not None
+    translators = {
+        f"suite {name}": Translator(load("translate", quantize=name), source=source, target=target, beams=beams)
+        for name in ("float32", "int8")
+    }
+    found = translators["suite float32"](texts)
+    read = [tokenizer.encode(text) for text in texts]
+    written = [len(tokenizer.encode(one.text)) + 1 for one in found]
+    others = encoder_decoders(model.config.vocab_size, beams, threads)
+    rows = []
+    for batch in (1, 32):
+        parts = [slice(start, start + batch) for start in range(0, len(texts), batch)]
+        for name in [*translators, *others]:
+
+            def go(name: str = name, parts: list[slice] = parts) -> None:
+                for part in parts:
+                    if name in translators:
+                        translators[name](texts[part])
+                    else:
+                        others[name](read[part], round(float(np.mean(written[part]))))
+
+            seconds = min(timed(go) for _ in range(repeats))
+            rows.append([name, str(batch), f"{len(texts) / seconds:.1f}"])
+    click.echo("\n".join(table(rows, "lrr", ["system", "batch", "sentences/s"])))
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that something takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def encoder_decoders(vocabulary: int, beams: int, threads: int) -> dict[str, Callable[[list[list[int]], int], object]]:
+    """Two layers each, 256 wide, 5.2 M parameters as the embedded translator: in `transformers`, and in CTranslate2.
+
+    Returns:
+        by name, a function from sources (ids) and a number to translations of so many tokens.
+
+    Raises:
+        ConfigError: one of them is not installed.
+    """
+    try:
+        import ctranslate2
+        from ctranslate2.converters import TransformersConverter
+        from transformers import MarianConfig, MarianMTModel
+        from transformers.utils import logging as their_logging
+    except ImportError as error:
+        raise ConfigError("the others need to be there: pip install transformers ctranslate2") from error
+    their_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    their_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    pad, end = vocabulary, 0
+    config = MarianConfig(
+        vocab_size=vocabulary + 1,
+        d_model=256,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        encoder_ffn_dim=768,
+        decoder_ffn_dim=768,
+        activation_function="relu",
+        scale_embedding=True,
+        max_position_embeddings=256,
+        pad_token_id=pad,
+        eos_token_id=end,
+        decoder_start_token_id=pad,
+        forced_eos_token_id=None,
+    )
+    marian = MarianMTModel(config).eval()
+    names = [f"t{number}" for number in range(vocabulary)]
+
+    class Vocabulary:
+        eos_token, unk_token, bos_token = names[end], names[1], names[2]
+
+        def get_vocab(self) -> dict[str, int]:
+            return {name: number for number, name in enumerate([*names, "<pad>"])}
+
+    class Converter(TransformersConverter):  # type: ignore[misc]
+        def load_tokenizer(self, *_: Any, **__: Any) -> Vocabulary:
+            return Vocabulary()
+
+    systems: dict[str, Callable[[list[list[int]], int], object]] = {}
+
+    @torch.inference_mode()
+    def transformers(sources: list[list[int]], count: int) -> object:
+        rows = [torch.tensor([*source, end]) for source in sources]
+        ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=pad)
+        return marian.generate(
+            ids,
+            attention_mask=(ids != pad).long(),
+            num_beams=beams,
+            min_new_tokens=count,
+            max_new_tokens=count,
+            do_sample=False,
+        )
+
+    systems["transformers float32"] = transformers
+    with tempfile.TemporaryDirectory() as folder:
+        marian.save_pretrained(f"{folder}/marian")
+        Converter(f"{folder}/marian").convert(f"{folder}/ct2")
+        for kind in ("float32", "int8"):
+            other = ctranslate2.Translator(f"{folder}/ct2", compute_type=kind, intra_threads=threads, inter_threads=1)
+
+            def ctranslate(sources: list[list[int]], count: int, other: Any = other) -> object:
+                words = [[names[token] for token in source] for source in sources]
+                return other.translate_batch(
+                    words, beam_size=beams, min_decoding_length=count, max_decoding_length=count
+                )
+
+            systems[f"CTranslate2 {kind}"] = ctranslate
+    return systems
 
 
 if __name__ == "__main__":
