@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -109,6 +110,39 @@ class Task(Protocol):
     def default_recipe(self) -> Path:
         """The TOML file that `suite train NAME --data ...` starts from."""
         ...
+
+
+class PackagedTask:
+    """The part of the contract that a package's layout answers.
+
+    Beside the module of a task that inherits this stand `cli`, with the commands `run` and `evaluate`; `evaluate`, with
+    a function of that name; and `small.toml`, which learns a user's own data on a laptop.
+    """
+
+    def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
+        """As `Task.evaluate`; see the package's `evaluate.evaluate`."""
+        found: Mapping[str, Any] = self._beside("evaluate").evaluate(model, data, **options)
+        return found
+
+    def run_command(self) -> click.Command:
+        """As `Task.run_command`."""
+        command: click.Command = self._beside("cli").run
+        return command
+
+    def eval_command(self) -> click.Command:
+        """As `Task.eval_command`."""
+        command: click.Command = self._beside("cli").evaluate
+        return command
+
+    def default_recipe(self) -> Path:
+        """As `Task.default_recipe`."""
+        return Path(str(files(self._package()) / "small.toml"))
+
+    def _beside(self, module: str) -> Any:
+        return importlib.import_module(f"{self._package()}.{module}")
+
+    def _package(self) -> str:
+        return type(self).__module__.rpartition(".")[0]
 
 
 def registered() -> dict[str, EntryPoint]:

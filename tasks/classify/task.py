@@ -6,20 +6,18 @@ Torch is imported inside functions, so that the command line can list this task 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
+from suite.task import PackagedTask, TrainingData
 
 if TYPE_CHECKING:
-    import click
-
     from suite.data.labelled import Labelled
     from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
-    from suite.task import TrainingData
     from suite.tasks.classify.pipeline import Classifier, ZeroShot
     from suite.training.recipe import Recipe
 
@@ -98,7 +96,7 @@ class ClassifyConfig:
             raise ConfigError("classify.lm_weight and classify.max_tokens must not be negative")
 
 
-class Classification:
+class Classification(PackagedTask):
     """The task `classify`."""
 
     name = "classify"
@@ -144,7 +142,6 @@ class Classification:
             DataError: fewer than two classes, or a validation label that no training text has.
         """
         from suite.data.labelled import check
-        from suite.task import TrainingData
         from suite.tasks.classify.codec import Codec
         from suite.tasks.classify.pipeline import calibrate
         from suite.training.batches import ShuffledSource
@@ -213,28 +210,6 @@ class Classification:
         from suite.tasks.classify.pipeline import Classifier, ZeroShot
 
         return ZeroShot(model, **options) if "labels" in options else Classifier(model, **options)
-
-    def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
-        """Accuracy, calibration and more, beside baselines; see `suite.tasks.classify.evaluate.evaluate`."""
-        from suite.tasks.classify.evaluate import evaluate
-
-        return evaluate(model, data, **options)
-
-    def run_command(self) -> click.Command:
-        """`suite run classify`."""
-        from suite.tasks.classify.cli import run
-
-        return run
-
-    def eval_command(self) -> click.Command:
-        """`suite eval classify`."""
-        from suite.tasks.classify.cli import evaluate
-
-        return evaluate
-
-    def default_recipe(self) -> Path:
-        """Fine-tunes the embedded language model on a user's own labels, in minutes on a laptop."""
-        return Path(__file__).with_name("small.toml")
 
 
 def draw(records: Sequence[Labelled], limit: int, seed: int) -> list[Labelled]:

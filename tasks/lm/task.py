@@ -5,19 +5,16 @@ Torch is imported inside functions, so that the command line can list this task 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError
+from suite.task import PackagedTask, TrainingData
 
 if TYPE_CHECKING:
-    import click
-
     from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
-    from suite.task import TrainingData
     from suite.tasks.lm.pipeline import Writer
     from suite.training.recipe import Recipe
 
@@ -66,7 +63,7 @@ class TokenizerConfig:
     path: str = ""
 
 
-class LanguageModelling:
+class LanguageModelling(PackagedTask):
     """The task `lm`."""
 
     name = "lm"
@@ -75,7 +72,6 @@ class LanguageModelling:
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Tokenise the recipe's text and cut it into windows of the model's context."""
         from suite.data.text import PackedDocuments, split_documents, tokenize_corpus
-        from suite.task import TrainingData
         from suite.training.batches import Example, PackedSource
         from suite.training.recipe import from_table
 
@@ -109,28 +105,6 @@ class LanguageModelling:
         from suite.tasks.lm.pipeline import Writer
 
         return Writer(model, **options)
-
-    def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
-        """Loss on text, beside n-grams and xz; see `suite.tasks.lm.evaluate.evaluate`."""
-        from suite.tasks.lm.evaluate import evaluate
-
-        return evaluate(model, data, **options)
-
-    def run_command(self) -> click.Command:
-        """`suite run lm`."""
-        from suite.tasks.lm.cli import run
-
-        return run
-
-    def eval_command(self) -> click.Command:
-        """`suite eval lm`."""
-        from suite.tasks.lm.cli import evaluate
-
-        return evaluate
-
-    def default_recipe(self) -> Path:
-        """A small model that learns a user's own text on a laptop."""
-        return Path(__file__).with_name("small.toml")
 
 
 def make_tokenizer(config: TokenizerConfig, data: DataConfig, cache: Path) -> Tokenizer:

@@ -5,18 +5,16 @@ Torch is imported inside functions, so that the command line can list this task 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
+from suite.task import PackagedTask, TrainingData
 
 if TYPE_CHECKING:
-    import click
-
     from suite.hub import Model
-    from suite.task import TrainingData
     from suite.tasks.music.format import Format
     from suite.tasks.music.pipeline import Player
     from suite.training.recipe import Recipe
@@ -71,7 +69,7 @@ class MusicConfig:
             raise ConfigError("music.accompaniment and music.fill are shares, and must add up to 1 at most")
 
 
-class Music:
+class Music(PackagedTask):
     """The task `music`."""
 
     name = "music"
@@ -80,7 +78,6 @@ class Music:
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's MIDI files, and cut windows out of them."""
         from suite.data.recordings import read_recordings, split_by_piece
-        from suite.task import TrainingData
         from suite.tasks.music.examples import Windows, validation_windows
         from suite.tasks.music.format import Format
         from suite.training.recipe import from_table
@@ -146,28 +143,6 @@ class Music:
         from suite.tasks.music.pipeline import Player
 
         return Player(model, **options)
-
-    def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
-        """Loss on recordings beside n-grams, and how samples compare; see `suite.tasks.music.evaluate.evaluate`."""
-        from suite.tasks.music.evaluate import evaluate
-
-        return evaluate(model, data, **options)
-
-    def run_command(self) -> click.Command:
-        """`suite run music`."""
-        from suite.tasks.music.cli import run
-
-        return run
-
-    def eval_command(self) -> click.Command:
-        """`suite eval music`."""
-        from suite.tasks.music.cli import evaluate
-
-        return evaluate
-
-    def default_recipe(self) -> Path:
-        """A small model that learns a user's own MIDI files on a laptop."""
-        return Path(__file__).with_name("small.toml")
 
 
 def described(recordings: Sequence[Any]) -> str:

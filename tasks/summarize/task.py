@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
+from suite.task import PackagedTask, TrainingData
 
 if TYPE_CHECKING:
-    import click
-
     from suite.data.articles import Article
     from suite.hub import Model
-    from suite.task import TrainingData
     from suite.tasks.summarize.pipeline import Summarizer
     from suite.tasks.summarize.select import Ranker
     from suite.training.batches import Example
@@ -72,7 +70,7 @@ class SummarizeConfig:
             raise ConfigError("summarize.lead_tokens, rank_on and weigh_on must be at least 1")
 
 
-class Summarizing:
+class Summarizing(PackagedTask):
     """The task `summarize`."""
 
     name = "summarize"
@@ -82,7 +80,6 @@ class Summarizing:
         """Select sentences of the recipe's articles and write them as sequences."""
         from suite.data.article_sets import read_articles
         from suite.data.tables import Notes
-        from suite.task import TrainingData
         from suite.tasks.summarize.format import Format
         from suite.tasks.summarize.select import sentences_of
         from suite.training.batches import ShuffledSource
@@ -176,28 +173,6 @@ class Summarizing:
         from suite.tasks.summarize.pipeline import Summarizer
 
         return Summarizer(model, **options)
-
-    def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
-        """ROUGE beside baselines, and what the model makes of its input; see `suite.tasks.summarize.evaluate`."""
-        from suite.tasks.summarize.evaluate import evaluate
-
-        return evaluate(model, data, **options)
-
-    def run_command(self) -> click.Command:
-        """`suite run summarize`."""
-        from suite.tasks.summarize.cli import run
-
-        return run
-
-    def eval_command(self) -> click.Command:
-        """`suite eval summarize`."""
-        from suite.tasks.summarize.cli import evaluate
-
-        return evaluate
-
-    def default_recipe(self) -> Path:
-        """Fine-tunes the embedded language model on a user's own articles."""
-        return Path(__file__).with_name("small.toml")
 
 
 def spread(items: Sequence[Any], most: int) -> list[Any]:

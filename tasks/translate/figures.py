@@ -159,11 +159,12 @@ def encoder_decoders(vocabulary: int, beams: int, threads: int) -> dict[str, Cal
         import ctranslate2
         from ctranslate2.converters import TransformersConverter
         from transformers import MarianConfig, MarianMTModel
-        from transformers.utils import logging as their_logging
+        from transformers.utils import logging
     except ImportError as error:
         raise ConfigError("the others need to be there: pip install transformers ctranslate2") from error
-    their_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    their_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    their_logging: Any = logging
+    their_logging.set_verbosity_error()
+    their_logging.disable_progress_bar()
     pad, end = vocabulary, 0
     config = MarianConfig(
         vocab_size=vocabulary + 1,
@@ -182,7 +183,8 @@ def encoder_decoders(vocabulary: int, beams: int, threads: int) -> dict[str, Cal
         decoder_start_token_id=pad,
         forced_eos_token_id=None,
     )
-    marian = MarianMTModel(config).eval()
+    marian: Any = MarianMTModel(config)
+    marian.eval()
     names = [f"t{number}" for number in range(vocabulary)]
 
     class Vocabulary:

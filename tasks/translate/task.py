@@ -8,21 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.data.parallel import MAX_RATIO, Corpus, Pair, describe_dropped, filter_pairs, read_pairs
 from suite.errors import ConfigError, DataError
+from suite.task import PackagedTask, TrainingData
 from suite.tasks.translate.format import Attention, Languages, join, special_tokens
 
 if TYPE_CHECKING:
-    import click
-
     from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
-    from suite.task import TrainingData
     from suite.tasks.translate.pipeline import Translator
     from suite.training.batches import Example
     from suite.training.recipe import Recipe
@@ -114,7 +112,7 @@ class Sentences:
     note: str
 
 
-class Translation:
+class Translation(PackagedTask):
     """The task `translate`."""
 
     name = "translate"
@@ -122,7 +120,6 @@ class Translation:
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read and filter the recipe's pairs, train the tokenizer on them, and write each direction as sequences."""
-        from suite.task import TrainingData
         from suite.training.batches import ShuffledSource
         from suite.training.recipe import from_table
 
@@ -170,28 +167,6 @@ class Translation:
         from suite.tasks.translate.pipeline import Translator
 
         return Translator(model, **options)
-
-    def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
-        """BLEU and chrF beside baselines; see `suite.tasks.translate.evaluate.evaluate`."""
-        from suite.tasks.translate.evaluate import evaluate
-
-        return evaluate(model, data, **options)
-
-    def run_command(self) -> click.Command:
-        """`suite run translate`."""
-        from suite.tasks.translate.cli import run
-
-        return run
-
-    def eval_command(self) -> click.Command:
-        """`suite eval translate`."""
-        from suite.tasks.translate.cli import evaluate
-
-        return evaluate
-
-    def default_recipe(self) -> Path:
-        """A small model that learns a user's own pairs on a laptop."""
-        return Path(__file__).with_name("small.toml")
 
 
 def check_attention(attention: Attention, recipe: Recipe) -> None:
