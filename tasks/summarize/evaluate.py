@@ -15,6 +15,7 @@ from suite.data.tables import Notes
 from suite.errors import ConfigError, DataError
 from suite.hub import Model
 from suite.tasks.summarize import baselines, metrics
+from suite.tasks.summarize.claims import claims
 from suite.tasks.summarize.metrics import Floats
 from suite.tasks.summarize.pipeline import Style, Summarizer
 from suite.tasks.summarize.select import sentences_of
@@ -96,12 +97,12 @@ def system(summaries: Sequence[str], articles: Sequence[Article]) -> dict[str, A
     scores = metrics.rouge(summaries, [article.lead for article in articles])
     sources = [f"{article.title}\n{article.body}" for article in articles]
     pairs = list(zip(summaries, sources, strict=True))
-    claims = [claim for pair in pairs for claim in metrics.claims(*pair)]
+    stated = [claim for pair in pairs for claim in claims(*pair)]
     lengths = np.array([len(summary.split()) for summary in summaries])
     leads = np.array([len(article.lead.split()) for article in articles])
     return {
         "rouge": {name: mean_and_interval(found[:, 2]) for name, found in scores.items()},
-        "unsupported": sum(not claim.supported for claim in claims) / max(1, len(claims)),
+        "unsupported": sum(not claim.supported for claim in stated) / max(1, len(stated)),
         "repeated": share([metrics.repeated_ngrams(summary) for summary in summaries]),
         "novel": share([metrics.novel_ngrams(*pair, 2) for pair in pairs]),
         "length": {"words": float(lengths.mean()), "ratio": float((lengths / leads).mean())},

@@ -16,8 +16,8 @@ from suite.hub import Model
 from suite.model.cache import KVCache
 from suite.model.transformer import Transformer
 from suite.sampling import Sampling, generate
+from suite.tasks.summarize.claims import unsupported
 from suite.tasks.summarize.format import Format
-from suite.tasks.summarize.metrics import unsupported
 from suite.tasks.summarize.select import (
     Floats,
     Ranker,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from suite.data.articles import Article, Section
 from suite.tasks.summarize import baselines, metrics
-from suite.tasks.summarize.metrics import claims, unsupported
+from suite.tasks.summarize.claims import claims, unsupported
 
 SOURCE = """Canada Bill
 Ada King was born in 1815 in the United States, and moved to Germany in May 1914–18. The board met twenty-five times.
