@@ -278,7 +278,7 @@ class Performance:
         return from_pretty_midi(midi)
 
     def save(self, path: Path | str) -> None:
-        """Write a MIDI file, or, where the name ends in .wav, a recording of a plain synthesiser.
+        """Write a MIDI file, or, where the name ends in .wav, a recording (see `suite.data.sound.render`).
 
         Raises:
             DataError: it cannot be written.

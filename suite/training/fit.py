@@ -49,7 +49,7 @@ def fit(
     *,
     device: str = "auto",
     cache: Path | str | None = None,
-    say: Callable[[str], object] = lambda line: None,
+    say: Callable[[str], object] | None = None,
 ) -> Fitted:
     """Train what a recipe describes, or go on with it if `out` holds a run that was stopped.
 
@@ -58,7 +58,8 @@ def fit(
         out: directory of the run; the checkpoint is its folder `checkpoint`.
         device: "auto", or a device's name.
         cache: for tokenised data (None: `cache_directory()`).
-        say: takes lines for the person at the terminal.
+        say: takes lines on the data and the model, for a person; how training goes then stands on standard error (None:
+            nothing is said).
 
     Returns:
         where the checkpoint is, and how good.
@@ -82,20 +83,23 @@ def fit_data(
     out: Path | str,
     *,
     device: str = "auto",
-    say: Callable[[str], object] = lambda line: None,
+    say: Callable[[str], object] | None = None,
 ) -> Fitted:
     """What `fit` does once a task has prepared its data; arguments and errors are those of `fit`."""
     out = Path(out)
+    tell = say or (lambda line: None)
     for note in data.notes:
-        say(note)
+        tell(note)
     torch.manual_seed(recipe.seed)
     base = read(resolve(recipe.base)) if recipe.base else None
     transformer = build(recipe, data.vocab_size, base)
     model: nn.Module = Headed(transformer, data.outputs) if data.outputs else transformer
     parameters = sum(parameter.numel() for parameter in model.parameters())
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    say(f"model: {parameters:,} parameters" + (f", of which {learning:,} learn" if learning < parameters else ""))
-    result = train(model, data.train, recipe, out=out, valid=data.valid, loss=data.loss, device=device)
+    tell(f"model: {parameters:,} parameters" + (f", of which {learning:,} learn" if learning < parameters else ""))
+    result = train(
+        model, data.train, recipe, out=out, valid=data.valid, loss=data.loss, device=device, show=say is not None
+    )
     checkpoint = out / "checkpoint"
     if int(os.environ.get("RANK", 0)) == 0:
         extra = dict(data.extra) | dict(data.finish(model.eval()) if data.finish else {})

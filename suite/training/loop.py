@@ -76,6 +76,7 @@ def train(
     valid: Sequence[Example] = (),
     loss: LossFunction | None = None,
     device: str = "auto",
+    show: bool = True,
 ) -> TrainResult:
     """Train `model`, going on from `out` if a run of the same recipe was stopped there.
 
@@ -87,6 +88,7 @@ def train(
         valid: examples to validate on.
         loss: (model, batch) -> (sum, divisor, other sums); None: next-token prediction by `recipe.loss`.
         device: "auto", or a device's name.
+        show: whether to write lines, or on terminals a bar, to standard error.
 
     Returns:
         how it ended.
@@ -99,7 +101,7 @@ def train(
     """
     if loss is None:
         loss = language_modelling(recipe.loss.smoothing, recipe.loss.source_weight)
-    trainer = Trainer(model, source, recipe, RunDirectory(Path(out)), valid, loss, local_device(device))
+    trainer = Trainer(model, source, recipe, RunDirectory(Path(out)), valid, loss, local_device(device), show)
     with torch.random.fork_rng(), trainer.signals():
         return trainer.run()
 
@@ -116,9 +118,10 @@ class Trainer:
         valid: Sequence[Example],
         loss: LossFunction,
         device: torch.device,
+        show: bool = True,
     ) -> None:
         self.model, self.source, self.recipe, self.loss = model.to(device), source, recipe, loss
-        self.directory, self.device = directory, device
+        self.directory, self.device, self.show = directory, device, show
         self.ranks = Ranks(device)
         self.ranks.share_weights(model)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -335,7 +338,9 @@ class Trainer:
         self._resume()
         run, progress = self.recipe.run, self.progress
         events = self.directory.path / "tensorboard" if run.tensorboard else None
-        self.reporter = Reporter(self.directory.metrics, run.steps, progress.step, events, self.ranks.rank > 0)
+        self.reporter = Reporter(
+            self.directory.metrics, run.steps, progress.step, events, silent=self.ranks.rank > 0, show=self.show
+        )
         if progress.step:
             self.reporter.say(f"resuming {self.directory.path} at step {progress.step}")
         start = self.tallied = time.perf_counter()

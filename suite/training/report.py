@@ -21,16 +21,19 @@ class Reporter:
         start: step that this session starts from.
         tensorboard: directory of event files, or None.
         silent: whether to write nothing at all (ranks other than the first).
+        show: whether a person looks on.
     """
 
-    def __init__(self, metrics: Path, steps: int, start: int, tensorboard: Path | None, silent: bool) -> None:
-        self.silent = silent
+    def __init__(
+        self, metrics: Path, steps: int, start: int, tensorboard: Path | None, silent: bool, show: bool = True
+    ) -> None:
+        self.silent, self.show = silent, show and not silent
         self.metrics, self.steps, self.first = metrics, steps, start
         self.bar: Any = None
         self.events: Any = None
         if silent:
             return
-        if sys.stderr.isatty():
+        if show and sys.stderr.isatty():
             self.bar = tqdm(total=steps, initial=start, unit="step", file=sys.stderr, dynamic_ncols=True)
         if tensorboard is not None:
             try:
@@ -46,7 +49,7 @@ class Reporter:
 
     def say(self, line: str) -> None:
         """Show a line to a person."""
-        if self.silent:
+        if not self.show:
             return
         if self.bar is not None:
             self.bar.write(line, file=sys.stderr)

@@ -307,7 +307,7 @@ def fine_tune(
     base: str = "lm",
     out: Path | str | None = None,
     settings: Sequence[str] = (),
-    say: Callable[[str], object] = lambda line: None,
+    say: Callable[[str], object] | None = None,
 ) -> Classifier:
     """Make a classifier of labelled texts.
 
@@ -317,7 +317,7 @@ def fine_tune(
         base: the model to start from, as for `suite.load`.
         out: directory of the run, to be loaded again with `suite.load` (None: kept in memory alone).
         settings: lines that change the default recipe, such as "run.epochs=3".
-        say: takes lines on how training goes.
+        say: as for `suite.training.fit.fit`.
 
     Raises:
         DataError: texts and labels are not equally many, or there are fewer than two classes.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 import torch
@@ -216,7 +216,19 @@ class Summarizer:
             weights = Ranker(weights=tuple(extra["extractor"]))
             self.extractor = Extractor(model.transformer, self.format, ranker, weights, self.prefix)
 
-    def __call__(
+    @overload
+    def __call__(self, article: str | Article, **options: Any) -> Summary: ...
+
+    @overload
+    def __call__(self, article: Sequence[str | Article], **options: Any) -> list[Summary]: ...
+
+    def __call__(self, article: str | Article | Sequence[str | Article], **options: Any) -> Summary | list[Summary]:
+        """Sum one article up, or each of several; options are those of `summarize`."""
+        if isinstance(article, str | Article):
+            return self.summarize(article, **options)
+        return [self.summarize(one, **options) for one in article]
+
+    def summarize(
         self,
         article: str | Article,
         *,

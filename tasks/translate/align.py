@@ -62,6 +62,21 @@ class Alignment:
             for word, place, row in zip(self.target, best, self.weights, strict=True)
         ]
 
+    def plot(self, axes: Any) -> None:
+        """Draw the matrix on matplotlib's `axes`, the source across and the translation down."""
+        axes.imshow(self.weights, cmap="Blues", vmin=0, vmax=1)
+        # words are no formulas, even with dollar signs
+        axes.set_xticks(range(len(self.source)), self.source, rotation=90, parse_math=False)
+        axes.set_yticks(range(len(self.target)), self.target, parse_math=False)
+        axes.xaxis.tick_top()
+        axes.tick_params(length=0, labelsize=9)
+        axes.set_xticks(np.arange(len(self.source) + 1) - 0.5, minor=True)
+        axes.set_yticks(np.arange(len(self.target) + 1) - 0.5, minor=True)
+        axes.grid(which="minor", color="0.9", linewidth=0.5)
+        axes.tick_params(which="minor", length=0)
+        for side in axes.spines.values():
+            side.set_visible(False)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Words:
@@ -176,16 +191,5 @@ def plot(alignments: Sequence[Alignment], path: Path) -> None:
     figure.set_size_inches(max(3.0, width), max(1.0, sum(sizes)))
     panels: list[Any] = list(figure.subplots(len(shown), 1, squeeze=False, height_ratios=sizes)[:, 0]) if shown else []
     for panel, one in zip(panels, shown, strict=True):
-        panel.imshow(one.weights, cmap="Blues", vmin=0, vmax=1)
-        # words are no formulas, even with dollar signs
-        panel.set_xticks(range(len(one.source)), one.source, rotation=90, parse_math=False)
-        panel.set_yticks(range(len(one.target)), one.target, parse_math=False)
-        panel.xaxis.tick_top()
-        panel.tick_params(length=0, labelsize=9)
-        panel.set_xticks(np.arange(len(one.source) + 1) - 0.5, minor=True)
-        panel.set_yticks(np.arange(len(one.target) + 1) - 0.5, minor=True)
-        panel.grid(which="minor", color="0.9", linewidth=0.5)
-        panel.tick_params(which="minor", length=0)
-        for side in panel.spines.values():
-            side.set_visible(False)
+        one.plot(panel)
     write_atomic(path, lambda temporary: figure.savefig(temporary, format=kind, bbox_inches="tight", dpi=150))

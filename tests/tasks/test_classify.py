@@ -188,10 +188,11 @@ def test_several_labels(tmp_path: Path) -> None:
     assert none.labels == ()
 
 
-def test_three_lines(folder: Path) -> None:
+def test_three_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = texts(200)
     classifier = fine_tune([text for text, _ in rows], [label for _, label in rows], settings=[*NEW])
     assert classifier("one plum 9")[0].label == "fruit"
+    assert capsys.readouterr() == ("", "")
     with pytest.raises(DataError, match="2 texts came with 1 labels"):
         fine_tune(["a", "b"], ["x"])
 

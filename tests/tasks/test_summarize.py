@@ -306,3 +306,9 @@ def test_progress(summarizer: Summarizer, style: Style, stages: list[str]) -> No
     assert list(dict.fromkeys(stage for stage, _, _ in heard)) == stages
     assert all(0 <= done <= of for _, done, of in heard)
     assert ("ranking sentences", 7, 7) in heard
+
+
+def test_several_articles_at_once(summarizer: Summarizer) -> None:
+    """A list gives a list, each as if it came alone."""
+    texts = ["One is. Two is. Three is.", "Four was. Five was."]
+    assert summarizer(texts, sentences=1) == [summarizer(text, sentences=1) for text in texts]

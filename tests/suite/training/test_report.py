@@ -46,6 +46,15 @@ def test_other_ranks_are_silent(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr() == ("", "") and not (tmp_path / "metrics.jsonl").exists()
 
 
+def test_nobody_looks_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A notebook that trains shows no lines that it did not ask for; the numbers are kept all the same."""
+    reporter = Reporter(tmp_path / "metrics.jsonl", 100, 0, None, silent=False, show=False)
+    reporter.row(ROW, eta=1.0)
+    reporter.say("hello")
+    reporter.close()
+    assert capsys.readouterr() == ("", "") and (tmp_path / "metrics.jsonl").exists()
+
+
 def test_unwritable_metrics(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").mkdir()
     reporter = Reporter(tmp_path / "metrics.jsonl", 100, 0, None, silent=False)
