@@ -13,7 +13,7 @@ def drop(x: Tensor, chance: float) -> Tensor:
     """Zeros in the places that chance takes, and what is left scaled up to the same sum on average.
 
     PyTorch's dropout draws a number for each place, which takes a CPU longer than the products around it; this cuts
-    each number drawn into four. (1 M bfloat16 numbers forward and back, one core: 7 ms, where `F.dropout` takes 36.)
+    each number drawn into four.
 
     Args:
         x: of any shape.
