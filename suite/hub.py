@@ -179,6 +179,19 @@ def read(directory: Path) -> Checkpoint:
     return checkpoint
 
 
+def vocabulary(name: str) -> tuple[Tokenizer, int]:
+    """The tokenizer and the context of the model that training data are prepared for.
+
+    Raises:
+        CheckpointError: there is no such model.
+        ConfigError: it has no tokenizer.
+    """
+    checkpoint = read(resolve(name))
+    if checkpoint.tokenizer is None:
+        raise ConfigError(f"{name} has no tokenizer, so it cannot read texts")
+    return checkpoint.tokenizer, checkpoint.config.context
+
+
 def _assemble(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Transformer:
     """A transformer around a checkpoint's weights; they are not copied where type and device are theirs already."""
     transformer = skeleton(checkpoint.config)

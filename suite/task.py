@@ -107,8 +107,8 @@ class Task(Protocol):
         """`suite eval NAME`."""
         ...
 
-    def default_recipe(self) -> Path:
-        """The TOML file that `suite train NAME --data ...` starts from."""
+    def default_recipe(self, base: bool = False) -> Path:
+        """The TOML file that `suite train NAME --data ...` starts from; with `base`, for a model to start from."""
         ...
 
 
@@ -116,7 +116,8 @@ class PackagedTask:
     """The part of the contract that a package's layout answers.
 
     Beside the module of a task that inherits this stand `cli`, with the commands `run` and `evaluate`; `evaluate`, with
-    a function of that name; and `small.toml`, which learns a user's own data on a laptop.
+    a function of that name; `small.toml`, which learns a user's own data on a laptop; and `finetune.toml`, which does
+    so from a model that is there, unless `small.toml` does.
     """
 
     def evaluate(self, model: Model, data: Sequence[str], **options: Any) -> Mapping[str, Any]:
@@ -134,9 +135,10 @@ class PackagedTask:
         command: click.Command = self._beside("cli").evaluate
         return command
 
-    def default_recipe(self) -> Path:
+    def default_recipe(self, base: bool = False) -> Path:
         """As `Task.default_recipe`."""
-        return Path(str(files(self._package()) / "small.toml"))
+        small, finetune = (Path(str(files(self._package()) / name)) for name in ("small.toml", "finetune.toml"))
+        return finetune if base and finetune.is_file() else small
 
     def _beside(self, module: str) -> Any:
         return importlib.import_module(f"{self._package()}.{module}")

@@ -22,6 +22,7 @@ def _complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.argument("recipe", metavar="TASK|RECIPE.toml", shell_complete=_complete_recipe)
 @click.option("--data", multiple=True, metavar="SOURCE", help="Training data: file, folder, glob or data-set name.")
 @click.option("--valid", multiple=True, metavar="SOURCE", help="Validation data. [default: a part is held out]")
+@click.option("--base", metavar="MODEL", help="Start from this model: a directory or a name, such as lm or gpt2.")
 @click.option("--source", metavar="LANG", help="Language of a pair's first side, for `translate`.")
 @click.option("--target", metavar="LANG", help="Language of its second side.")
 @click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
@@ -33,6 +34,7 @@ def train(
     recipe: str,
     data: tuple[str, ...],
     valid: tuple[str, ...],
+    base: str | None,
     source: str | None,
     target: str | None,
     overrides: tuple[str, ...],
@@ -43,20 +45,23 @@ def train(
 ) -> None:
     """Train a model.
 
-    A TASK starts from its default recipe; RECIPE.toml is one of your own. --data, --valid, --set and --device may
-    be given several times where that makes sense. The same command goes on with a run that was stopped.
+    A TASK starts from its default recipe; RECIPE.toml is one of your own. --data, --valid and --set may be given
+    several times. The same command goes on with a run that was stopped.
 
     \b
     suite train lm --data novels/ --out runs/novels
     suite train lm --data notes.txt --set model.n_layer=6 --set optimizer.lr=1e-3 --out runs/notes
+    suite train lm --base gpt2 --data notes.txt --out runs/gpt2-notes
     suite train translate --data pairs.tsv --source en --target de --out runs/en-de
     suite run lm "Once" --model runs/novels
     """
-    path = Path(recipe) if recipe.endswith(".toml") else find_task(recipe).default_recipe()
+    path = Path(recipe) if recipe.endswith(".toml") else find_task(recipe).default_recipe(base is not None)
     from suite.training.fit import fit
     from suite.training.recipe import Recipe
 
     lines = list(overrides)
+    if base is not None:
+        lines.append(f"base={json.dumps(base, ensure_ascii=False)}")
     for key, value in (("train", data), ("valid", valid), ("source", source), ("target", target)):
         if value:
             lines.append(f"data.{key}={json.dumps(value, ensure_ascii=False)}")

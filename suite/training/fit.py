@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,9 @@ from suite.model.lora import add_lora, additions
 from suite.task import TrainingData, find_task
 from suite.training.loop import TrainResult, train
 from suite.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from suite.data.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +97,8 @@ def fit_data(
     torch.manual_seed(recipe.seed)
     base = read(resolve(recipe.base)) if recipe.base else None
     transformer = build(recipe, data.vocab_size, base)
+    if base is not None and recipe.tune.kind != "scratch":
+        check_vocabulary(recipe.base, base.tokenizer, data.tokenizer)
     model: nn.Module = Headed(transformer, data.outputs) if data.outputs else transformer
     parameters = sum(parameter.numel() for parameter in model.parameters())
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -156,6 +162,14 @@ def build(recipe: Recipe, vocab_size: int, base: Checkpoint | None) -> Transform
     if recipe.tune.kind == "lora":
         add_lora(transformer, recipe.tune.rank, recipe.tune.alpha)
     return transformer
+
+
+def check_vocabulary(name: str, base: Tokenizer | None, data: Tokenizer | None) -> None:
+    """Raise a ConfigError where a base model's weights would meet ids of another vocabulary."""
+    if base is not None and data is not None and base.digest != data.digest:
+        raise ConfigError(
+            f"the data is in another vocabulary than base model {name!r}: leave out the recipe's table tokenizer"
+        )
 
 
 def _card(recipe: Recipe, data: TrainingData, result: TrainResult, parameters: int) -> str:

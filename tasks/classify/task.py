@@ -187,7 +187,7 @@ class Classification(PackagedTask):
     def _tokenizer(self, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
         """The tokenizer, and how many tokens the model reads at most."""
         from suite.data.tokenizer import Tokenizer
-        from suite.hub import read, resolve
+        from suite.hub import vocabulary
         from suite.training.recipe import from_table
 
         config = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")
@@ -200,10 +200,8 @@ class Classification(PackagedTask):
         name = recipe.base if config.kind == "base" else config.model
         if not name:
             raise ConfigError(f'tokenizer.kind is "{config.kind}", and no model is named to take it from')
-        checkpoint = read(resolve(name))
-        if checkpoint.tokenizer is None:
-            raise DataError(f"{name} has no tokenizer, so it cannot read texts")
-        return checkpoint.tokenizer, context or checkpoint.config.context
+        tokenizer, longest = vocabulary(name)
+        return tokenizer, context or longest
 
     def pipeline(self, model: Model, **options: Any) -> Classifier | ZeroShot:
         """A callable from texts to `Classified` results; with `labels`, any language model without training."""

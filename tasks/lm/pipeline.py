@@ -13,6 +13,7 @@ from suite.data.tokenizer import Tokenizer
 from suite.errors import ConfigError, DataError
 from suite.hub import Model
 from suite.sampling import Sampling, Step, beam_search, generate, stream, with_settings
+from suite.sampling.rules import exact
 
 # GPT-2's published samples were drawn with top-k 40; a little below temperature 1 suits small models
 DEFAULT = Sampling(temperature=0.8, top_k=40)
@@ -173,7 +174,7 @@ class Writer:
         transformer = self.model.transformer
         with torch.inference_mode():
             hidden = transformer.hidden(ids.to(next(transformer.parameters()).device))  # (1, T, D)
-            probabilities = transformer.logits(hidden[0, -1]).double().softmax(dim=-1)  # (V,)
+            probabilities = exact(transformer.logits(hidden[0, -1])).double().softmax(dim=-1)  # (V,)
         values, tokens = probabilities.topk(k)
         likeliest = tuple(
             (token, self.tokenizer.token_text(token), value)

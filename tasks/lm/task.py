@@ -29,6 +29,7 @@ class DataConfig:
     Args:
         train, valid: files, folders, globs or data-set names. Without `valid`, a part of `train` is held out.
         column: of records that have several.
+        window: tokens of a training example; 0, or more than that, for the model's context.
         held_out: share of the training documents (or of a single document's end) held out for validation.
         valid_tokens: tokens of the validation text that training looks at, from its start; 0 for all.
     """
@@ -36,6 +37,7 @@ class DataConfig:
     train: list[str] = field(default_factory=list)
     valid: list[str] = field(default_factory=list)
     column: str = "text"
+    window: int = 0
     held_out: float = 0.05
     valid_tokens: int = 0
 
@@ -44,6 +46,8 @@ class DataConfig:
             raise ConfigError("there is no training text; give it with --data or in the recipe's data.train")
         if not 0 < self.held_out < 1:
             raise ConfigError(f"data.held_out is {self.held_out}, and must be between 0 and 1")
+        if self.window < 0:
+            raise ConfigError(f"data.window is {self.window}, and must not be negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,13 +55,14 @@ class TokenizerConfig:
     """The table `tokenizer` of a recipe.
 
     Args:
-        kind: "bpe" (trained on the training text), "characters", "bytes", or "file".
+        kind: "auto" (the base model's, "bpe" without a base), "bpe" (trained on the training text), "characters",
+            "bytes", or "file".
         vocab_size: of a trained one, special tokens included.
         characters: of the training text that BPE is trained on, documents spread over all of it.
         path: of an existing tokenizer's file or directory.
     """
 
-    kind: Literal["bpe", "characters", "bytes", "file"] = "bpe"
+    kind: Literal["auto", "bpe", "characters", "bytes", "file"] = "auto"
     vocab_size: int = 8192
     characters: int = 30_000_000
     path: str = ""
@@ -72,15 +77,20 @@ class LanguageModelling(PackagedTask):
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Tokenise the recipe's text and cut it into windows of the model's context."""
         from suite.data.text import PackedDocuments, split_documents, tokenize_corpus
+        from suite.hub import vocabulary
         from suite.training.batches import Example, PackedSource
         from suite.training.recipe import from_table
 
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         choice = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")
-        tokenizer = make_tokenizer(choice, data, cache)
-        length = int(recipe.model.get("context", 0))
-        if length < 1:
+        context = int(recipe.model.get("context", 0))
+        tokenizer, longest = vocabulary(recipe.base) if recipe.base else (None, 0)
+        context = context or longest
+        if tokenizer is None or choice.kind != "auto":
+            tokenizer = make_tokenizer(choice, data, cache)
+        if context < 1:
             raise ConfigError("model.context is missing: how many tokens the model sees at once")
+        length = min(data.window or context, context)
         train = tokenize_corpus(data.train, tokenizer, cache, column=data.column)
         if data.valid:
             valid = tokenize_corpus(data.valid, tokenizer, cache, column=data.column)

@@ -76,12 +76,13 @@ class TokenizerConfig:
     """The table `tokenizer` of a recipe: one vocabulary for all languages.
 
     Args:
-        kind: "bpe" (trained on the training pairs), "bytes", or "file".
+        kind: "auto" (the base model's, "bpe" without a base), "bpe" (trained on the training pairs), "bytes", or
+            "file".
         vocab_size: of a trained one, special tokens included.
         path: of an existing tokenizer's file or directory, which must have the languages' tags.
     """
 
-    kind: Literal["bpe", "bytes", "file"] = "bpe"
+    kind: Literal["auto", "bpe", "bytes", "file"] = "auto"
     vocab_size: int = 8000
     path: str = ""
 
@@ -120,6 +121,7 @@ class Translation(PackagedTask):
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read and filter the recipe's pairs, train the tokenizer on them, and write each direction as sequences."""
+        from suite.hub import vocabulary
         from suite.training.batches import ShuffledSource
         from suite.training.recipe import from_table
 
@@ -127,7 +129,8 @@ class Translation(PackagedTask):
         choice = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")
         options = from_table(Options, recipe.options, "recipe", f"{self.name}.")
         check_attention(options.attention, recipe)
-        limit = _limit(data, int(recipe.model.get("context", 0)))
+        tokenizer, longest = vocabulary(recipe.base) if recipe.base else (None, 0)
+        limit = _limit(data, int(recipe.model.get("context", longest)))
         train = [read_sentences(text, data) for text in data.train]
         valid = [read_sentences(text, data) for text in data.valid]
         notes = [f"training pairs: {corpus.note}" for corpus in train]
@@ -136,7 +139,12 @@ class Translation(PackagedTask):
             train, valid, note = hold_out(train, data.held_out, recipe.seed)
             notes.append(note)
         languages = tuple(sorted({code for each in train for code in (each.corpus.source, each.corpus.target)}))
-        tokenizer = make_tokenizer(choice, train, languages, cache)
+        if tokenizer is None or choice.kind != "auto":
+            tokenizer = make_tokenizer(choice, train, languages, cache)
+        if missing := [name for name in special_tokens(languages) if name not in tokenizer.specials]:
+            raise ConfigError(
+                f"the vocabulary of {choice.path or recipe.base} has no special token {', '.join(missing)}"
+            )
         writer = _Writer(tokenizer, data.both_ways, options.attention == "causal", limit)
         joined = [concatenate(each, data.concatenated, (recipe.seed, place)) for place, each in enumerate(train)]
         examples = writer.examples([*train, *joined], "training", notes)
@@ -283,16 +291,12 @@ def make_tokenizer(
 
     Raises:
         CheckpointError: the file is no tokenizer.
-        ConfigError: it lacks a special token.
     """
     from suite.data.tokenizer import Tokenizer
 
     specials = special_tokens(languages)
     if config.kind == "file":
-        tokenizer = Tokenizer.load(config.path)
-        if missing := [name for name in specials if name not in tokenizer.specials]:
-            raise ConfigError(f"the tokenizer {config.path} has no special token {', '.join(missing)}")
-        return tokenizer
+        return Tokenizer.load(config.path)
     if config.kind == "bytes":
         return Tokenizer.bytes(specials)
     digest = hashlib.sha256(json.dumps([config.vocab_size, specials]).encode())

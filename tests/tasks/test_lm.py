@@ -122,3 +122,42 @@ def test_ids_that_only_pad_the_vocabulary_are_never_drawn() -> None:
     )
     [result] = Writer(model, temperature=1.0, top_k=0)("a", max_new_tokens=60)
     assert max(result.tokens) < tokenizer.vocab_size
+
+
+def test_a_model_goes_on_learning_on_other_text_in_its_own_vocabulary(trained: Path, tmp_path: Path) -> None:
+    """`suite train lm --base`: the base's shape, context and tokenizer, and windows shorter than the context."""
+    (tmp_path / "dog.txt").write_text("the dog sat on the cat.\n" * 200)
+    recipe = Recipe.load(
+        find_task("lm").default_recipe(base=True),
+        [
+            f"base='{trained / 'run'}'",
+            f"data.train=['{tmp_path / 'dog.txt'}']",
+            "data.window=16",
+            "run.steps=60",
+            "optimizer.lr=5e-3",
+            "optimizer.matrix_lr=5e-3",
+        ],
+    )
+    data = find_task("lm").prepare(recipe, tmp_path)
+    assert {len(example.tokens) for example in data.valid[:-1]} == {17}
+    fit(recipe, tmp_path / "run", cache=tmp_path)
+    before, after = load(str(trained / "run")), load(str(tmp_path / "run"))
+    assert before.config == after.config and before.tokenizer and after.tokenizer
+    assert before.tokenizer.digest == after.tokenizer.digest
+    assert Writer(after)("the dog", max_new_tokens=8, temperature=0)[0].text.startswith(" sat on the cat")
+
+
+def test_a_base_and_another_vocabulary_do_not_go_together(trained: Path, tmp_path: Path) -> None:
+    """As many ids, but others: the weights would mean nothing, and nothing would say so."""
+    recipe = Recipe.load(
+        find_task("lm").default_recipe(base=True),
+        [f"base='{trained / 'run'}'", f"data.train=['{trained / 'cat.txt'}']", "tokenizer.kind=bytes", "run.steps=1"],
+    )
+    with pytest.raises(ConfigError, match="another vocabulary"):
+        fit(recipe, tmp_path / "run", cache=tmp_path)
+
+
+def test_windows_have_a_length(trained: Path, tmp_path: Path) -> None:
+    lines = [*TINY, f"data.train=['{trained / 'cat.txt'}']", "data.window=-1"]
+    with pytest.raises(ConfigError, match=r"data\.window is -1"):
+        find_task("lm").prepare(Recipe.load(find_task("lm").default_recipe(), lines), tmp_path)

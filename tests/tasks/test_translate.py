@@ -301,3 +301,18 @@ def test_multi30k_text_is_lowercased_and_tokenised() -> None:
 def test_examples_keep_their_tokens_small(tmp_path: Path, pairs: Path) -> None:
     data = prepare(tmp_path, f"data.train=['en-de={pairs}']")
     assert data.train[0].tokens.dtype == np.uint16  # a million pairs have to fit in memory
+
+
+def test_a_translator_goes_on_learning_in_its_own_vocabulary(pairs: Path, tmp_path: Path) -> None:
+    """`suite train translate --base`; a language that the base has no tag for cannot be added."""
+    data = [f"data.train=['{pairs}']", "data.source=en", "data.target=de"]
+    recipe = Recipe.load(Translation().default_recipe(), [*TINY, *data])
+    fit(recipe, tmp_path / "first", cache=tmp_path)
+    lines = [f"base='{tmp_path / 'first'}'", *data, "run.epochs=1", "run.least_steps=1"]
+    fit(Recipe.load(Translation().default_recipe(base=True), lines), tmp_path / "second", cache=tmp_path)
+    before, after = load(tmp_path / "first").tokenizer, load(tmp_path / "second").tokenizer
+    assert before and after and before.digest == after.digest
+    with pytest.raises(ConfigError, match="no special token <fr>"):
+        Translation().prepare(
+            Recipe.load(Translation().default_recipe(base=True), [*lines, "data.target=fr"]), tmp_path
+        )
