@@ -93,10 +93,15 @@ def tokenize_corpus(
         texts = read_documents(source, column=column, split=split)
         try:
             with new_folder(folder) as temporary:
-                _write(temporary, texts, tokenizer, threads or len(os.sched_getaffinity(0)))
+                _write(temporary, texts, tokenizer, threads or processors())
         except OSError as error:
             raise DataError(f"{folder}: the tokenised corpus cannot be written ({error.strerror})") from None
     return _open(folder)
+
+
+def processors() -> int:
+    """How many this process may use; where the system does not say (macOS, Windows), how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _write(folder: Path, texts: Iterable[str], tokenizer: Tokenizer, threads: int) -> None:

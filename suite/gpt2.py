@@ -251,6 +251,8 @@ def export(
     """
     directory = Path(directory)
     check_expressible(model.config)
+    if model.head is not None:
+        raise ConfigError(f"GPT-2's format has no place for the head of {model.name}, a model of task {model.task!r}")
     weights = untied(model.config, model.transformer.state_dict())
     check_shapes(weights, expected_tensors(model.config), model.directory)
     dtype = getattr(torch, storage)

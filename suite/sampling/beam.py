@@ -18,7 +18,7 @@ from suite.model.transformer import Transformer
 from suite.sampling.decoding import Decoding
 from suite.sampling.generate import Finish
 from suite.sampling.rows import stack
-from suite.sampling.rules import Grammar, Ngrams, allow, forbid
+from suite.sampling.rules import Grammar, Ngrams, allow, exact, forbid
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ def beam_search(
 
 @torch.inference_mode()
 def _loop(decoding: Decoding, searches: Sequence[_Search], branches: list[_Branch], candidates: int) -> None:
-    logits = decoding.prefill()  # (P, V)
+    logits = exact(decoding.prefill())  # (P, V)
     totals = torch.zeros(len(searches), 1, dtype=torch.float64, device=logits.device)  # (P, 1), later (P, K)
     while True:
         ranked = rank(logits, totals, branches, candidates)
@@ -138,7 +138,7 @@ def _loop(decoding: Decoding, searches: Sequence[_Search], branches: list[_Branc
         searches = going
         branches = [branches[choice.row].extended(choice.token) for choice in extended]
         decoding.reorder([choice.row for choice in extended])
-        logits = decoding.step([choice.token for choice in extended])  # (B, V)
+        logits = exact(decoding.step([choice.token for choice in extended]))  # (B, V)
         totals = torch.tensor([choice.total for choice in extended], dtype=torch.float64, device=logits.device)
         totals = totals.view(len(searches), -1)  # (P, K)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from suite.errors import SuiteError
-from suite.sampling.rules import Grammar, Ngrams, Sampling, apply_rules, draw
+from suite.sampling.rules import Grammar, Ngrams, Sampling, apply_rules, draw, exact
 from suite.sampling.text import StopText
 
 
@@ -77,6 +77,7 @@ def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]
     Raises:
         SuiteError: a row has nothing to choose from.
     """
+    logits = exact(logits)
     scores = apply_rules(
         logits,
         sampling,

@@ -253,6 +253,11 @@ def apply_rules(
     return logits
 
 
+def exact(logits: Tensor) -> Tensor:
+    """The logits on a device that has float64, which sums and draws are made in: Apple's GPUs (MPS) have none."""
+    return logits.cpu() if logits.device.type == "mps" else logits
+
+
 def draw(logits: Tensor, uniforms: Tensor) -> Tensor:
     """Draw a token of each row by inverting its cumulative distribution.
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
+from suite.errors import ConfigError
 from suite.training.recipe import OptimizerConfig, ScheduleConfig
 
 
@@ -91,7 +92,10 @@ def build_optimizers(model: nn.Module, config: OptimizerConfig) -> list[Optimize
         config: of the recipe.
 
     Returns:
-        AdamW, or AdamW and Muon; each group keeps its full rate in "base_lr".
+        AdamW, Muon or both, whichever has something to learn; each group keeps its full rate in "base_lr".
+
+    Raises:
+        ConfigError: no parameter learns.
     """
     named = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
     hidden: list[Tensor] = []
@@ -99,19 +103,16 @@ def build_optimizers(model: nn.Module, config: OptimizerConfig) -> list[Optimize
     for name, parameter in named:
         matrix = parameter.dim() == 2 and "blocks." in name and not name.endswith(".relative")
         (hidden if config.kind == "muon" and matrix else rest).append(parameter)
+    if not named:
+        raise ConfigError('nothing learns: tune.kind "head" is for a task with a head')
     groups: list[dict[str, Any]] = [
         {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},
     ]
-    optimizers: list[Optimizer] = [
-        AdamW(
-            [group for group in groups if group["params"]],
-            lr=config.lr,
-            betas=(config.beta1, config.beta2),
-            eps=config.eps,
-            fused=True,
-        )
-    ]
+    optimizers: list[Optimizer] = []
+    if rest:
+        groups = [group for group in groups if group["params"]]
+        optimizers.append(AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=True))
     if hidden:
         rate = config.lr if config.matrix_lr is None else config.matrix_lr
         optimizers.append(Muon(hidden, rate, config.momentum, config.weight_decay))

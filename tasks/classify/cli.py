@@ -100,6 +100,8 @@ def run(
     given = [] if bulk else _texts(texts, file)
     if pair is not None and len(given) != 1:
         raise click.UsageError("--pair is the second text of one TEXT")
+    if explain and quantize != "float32":
+        raise click.UsageError("--explain takes gradients, which shorter weights do not have; leave out --quantize")
     load = _loader(model, labels, revision, device, None if explain else quantize)
     classifier = _classifier(load, labels, threshold)
     if bulk:

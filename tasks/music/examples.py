@@ -74,9 +74,13 @@ class Windows:
         kind = random.random()
         if kind < self.accompaniment:
             melody = recording.melody[notes] if recording.melody.any() else skyline(window)
-            return self._accompaniment(window, melody)
-        if kind < self.accompaniment + self.fill and len(window) >= 8:
-            return self._fill(window, random)
+            example = self._accompaniment(window, melody)
+        elif kind < self.accompaniment + self.fill and len(window) >= 8:
+            example = self._fill(window, random)
+        else:
+            example = None
+        if example is not None:
+            return example
         tokens = self.format.events(window)
         if first == 0:
             tokens.insert(0, self.format.special("<bos>"))
@@ -92,25 +96,26 @@ class Windows:
         moved = window.transposed(int(random.integers(down, up + 1)))
         return moved.stretched(float(1 + random.uniform(-self.stretch, self.stretch)))
 
-    def _accompaniment(self, window: Performance, melody: NDArray[np.bool_]) -> Example:
-        """As much of the window as fits with its melody."""
+    def _accompaniment(self, window: Performance, melody: NDArray[np.bool_]) -> Example | None:
+        """As much of the window as fits with its melody; None where a note lasts longer than the context."""
         count = len(window)
-        while True:
+        while count:
             end = float(window.start[count]) if count < len(window) else window.duration + 1
             kept = np.arange(len(window)) < count
             whole = cut(part(window, kept), end)
             tokens, target = self.format.accompaniment(cut(part(window, kept & melody), end), whole)
             if len(tokens) <= self.context:
                 return Example(np.array([*tokens, self.format.eos]), target=target)
-            count = max(1, int(count * min(0.95, self.context / len(tokens))))
+            count = int(count * min(0.95, self.context / len(tokens)))
+        return None
 
-    def _fill(self, window: Performance, random: np.random.Generator) -> Example:
-        """A gap somewhere in as much of the window as fits."""
+    def _fill(self, window: Performance, random: np.random.Generator) -> Example | None:
+        """A gap somewhere in as much of the window as fits; None where a note lasts longer than the context."""
         begins = random.uniform(0.1, 0.6)
         shares = (begins, begins + random.uniform(0.1, 0.3))
         window = self.format.performance(self.format.events(window))  # on the grid of steps
         count = len(window)
-        while True:
+        while count >= 4:
             kept = part(window, slice(0, count))
             first, second = (float(kept.start[int(share * (count - 1)) + 1]) for share in shares)
             before, middle, after = divide(kept, first, second)
@@ -119,7 +124,8 @@ class Windows:
             tokens = [*prompt, *self.format.events(before.joined(middle))[len(self.format.events(before)) :]]
             if len(tokens) <= self.context:
                 return Example(np.array([*tokens, self.format.eos]), target=len(prompt))
-            count = max(4, int(count * min(0.95, self.context / len(tokens))))
+            count = int(count * min(0.95, self.context / len(tokens)))
+        return None
 
 
 def part(performance: Performance, notes: slice | NDArray[np.bool_]) -> Performance:
@@ -127,9 +133,9 @@ def part(performance: Performance, notes: slice | NDArray[np.bool_]) -> Performa
     pitch, velocity = performance.pitch[notes], performance.velocity[notes]
     start, end = performance.start[notes], performance.end[notes]
     if isinstance(notes, slice) and len(start):
-        first, last = float(start[0]), float(end.max())
-        pedal = tuple(change for change in performance.pedal if first <= change.time <= last)
-        return Performance(pitch, velocity, start, end, pedal).shifted(-first)
+        last = float(end.max())
+        pedal = tuple(change for change in performance.pedal if change.time <= last)  # what is held at the start, too
+        return Performance(pitch, velocity, start, end, pedal).shifted(-float(start[0]))
     return Performance(pitch, velocity, start, end, performance.pedal)
 
 

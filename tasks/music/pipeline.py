@@ -139,6 +139,7 @@ class Player:
         Raises:
             ConfigError: the times are no part of the performance, or nothing follows them.
         """
+        check(count, None, None, None, None, density, 1.0, False)
         starts = performance.start
         if not 0 <= start < end:
             raise ConfigError(f"a gap cannot last from {start:g} to {end:g} s")
@@ -342,3 +343,5 @@ def check(
     for name, value in (("density", density), ("tempo", tempo)):
         if not 0 < value < math.inf:
             raise ConfigError(f"{name} is {value:g}, and must be above 0")
+    if seconds is not None and seconds * tempo < 1 / RATE:
+        raise ConfigError(f"{seconds:g} s at {tempo:g} times the tempo are shorter than a step of {1 / RATE} s")

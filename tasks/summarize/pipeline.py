@@ -153,7 +153,8 @@ class Extractor:
         config, device = self.transformer.config, self.transformer.norm.weight.device
         assert isinstance(device, torch.device)
         ids = [self.format.tokenizer.encode(text)[: max(1, config.context - len(prompt))] for text in texts]
-        read = KVCache(config, 1, len(prompt), device)
+        dtype = self.transformer.norm.weight.dtype
+        read = KVCache(config, 1, len(prompt), device, dtype)
         prefix = torch.tensor([len(prompt)], device=device) if self.prefix else None
         first = self.transformer(torch.tensor([prompt], device=device), cache=read, prefix=prefix)[:, -1:]  # (1, 1, V)
         found = np.zeros(len(ids))
@@ -161,7 +162,7 @@ class Extractor:
         for start in range(0, len(order), BATCH):
             places = order[start : start + BATCH]
             lengths = [len(ids[place]) for place in places]
-            cache = KVCache(config, len(places), len(prompt) + max(lengths), device)
+            cache = KVCache(config, len(places), len(prompt) + max(lengths), device, dtype)
             tokens = torch.zeros(len(places), max(lengths), dtype=torch.long)
             for row, place in enumerate(places):
                 cache.copy_row(row, read)

@@ -120,6 +120,11 @@ class Summarizing(PackagedTask):
             "ranker": list(ranker.weights),
         }
         weighed = [one for one in spread(train, options.weigh_on) if len(sentences_of(one)) >= FEWEST]
+        if not weighed:
+            raise DataError(
+                f"none of the {options.weigh_on} articles that the likelihoods are weighed on has a body of {FEWEST} "
+                "sentences; raise summarize.weigh_on"
+            )
         return TrainingData(
             train=ShuffledSource(examples, recipe.seed),
             valid=held,
@@ -132,16 +137,14 @@ class Summarizing(PackagedTask):
 
     def _tokenizer(self, recipe: Recipe) -> tuple[Any, int]:
         """The base model's tokenizer, or that which the table `tokenizer` names, and the context."""
-        from suite.hub import read, resolve
+        from suite.hub import vocabulary
 
         context = int(recipe.model.get("context", 0))
         name = str(recipe.tokenizer.get("model", "") or recipe.base)
         if not name:
             raise ConfigError("no base model is named, and no tokenizer.model to take a vocabulary from")
-        checkpoint = read(resolve(name))
-        if checkpoint.tokenizer is None:
-            raise DataError(f"{name} has no tokenizer, so it cannot read articles")
-        return checkpoint.tokenizer, context or checkpoint.config.context
+        tokenizer, longest = vocabulary(name)
+        return tokenizer, context or longest
 
     def _examples(
         self, articles: Sequence[Article], format: Any, ranker: Ranker, options: SummarizeConfig

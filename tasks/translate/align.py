@@ -159,7 +159,7 @@ def _one_way(
         transformer, torch.tensor([*start.tokens, *tokens], device=weight.device), prefix=start.prefix, layers=layers
     )
     mean = torch.stack([weights.mean(dim=0) for weights in maps]).mean(dim=0)
-    rows = mean[first:last, 2 : len(start.tokens) - 1].double().cpu().numpy()  # without <bos> and tags
+    rows = mean[first:last, 2 : len(start.tokens) - 1].cpu().double().numpy()  # without <bos> and tags
     weights = target.shares @ rows @ source.shares.T  # (T, S)
     totals = weights.sum(axis=1, keepdims=True)
     return source, target, np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)

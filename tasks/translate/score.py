@@ -39,5 +39,5 @@ def target_logprobs(
         first = len(start.tokens) - 1  # the position that predicts the target's first token
         scores = transformer.logits(hidden[place, first : first + len(target)]).log_softmax(dim=-1)  # (n, V)
         ids = torch.tensor(list(target), dtype=torch.long, device=device)[:, None]
-        found.append(float(scores.gather(1, ids).double().sum()))
+        found.append(float(scores.gather(1, ids).cpu().double().sum()))
     return found

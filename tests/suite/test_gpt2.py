@@ -314,6 +314,13 @@ def test_export_names_what_gpt2_cannot_say(settings: dict[str, Any], field: str,
     assert not (tmp_path / "out").exists()
 
 
+def test_export_drops_no_head(tmp_path: Path) -> None:
+    """A classifier came out as a language model, and nothing said so."""
+    model = replace(random_model(tmp_path), head=torch.nn.Linear(32, 3), task="classify")
+    with pytest.raises(ConfigError, match="no place for the head"):
+        gpt2.export(model, tmp_path / "out")
+
+
 def test_a_window_as_wide_as_the_context_is_none(tmp_path: Path) -> None:
     gpt2.export(random_model(tmp_path, windows=(0, 96)), tmp_path / "out")
     assert load(tmp_path / "out").config == replace(random_model(tmp_path).config)

@@ -381,6 +381,7 @@ def test_the_evaluation_is_a_table_and_pictures(tiny: str, tmp_path: Path, capsy
         (["a", "--column", "b"], "--column and --pair-column go with --input"),
         (["--input", "a.csv", "--output", "b.csv", "--json"], "leave out --json"),
         (["a", "--labels", "b,c", "--explain"], "--labels goes without --explain"),
+        (["a", "--explain", "--quantize", "int8"], "leave out --quantize"),
         (["a", "--min-probability", "2"], "2.0 is not in the range"),
         (["--input", "none.csv"], "none.csv: No such file or directory"),
         (["--input", "a.doc"], "the name must end in one of .csv, .tsv"),

@@ -9,7 +9,7 @@ import torch
 import suite
 from suite.checkpoint import save_checkpoint
 from suite.data.events import RATE, steps
-from suite.data.performance import Note, Performance
+from suite.data.performance import Note, Pedal, Performance
 from suite.data.recordings import Recording
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
@@ -376,3 +376,24 @@ def test_a_model_of_text_cannot_play() -> None:
     """A checkpoint of text cannot play."""
     with pytest.raises(CheckpointError, match="no music model"):
         Player(suite.load("lm"))
+
+
+def test_a_window_keeps_a_pedal_that_was_down_before_it() -> None:
+    held = Performance([60, 62], [64, 64], [1.0, 1.5], [1.2, 2.0], (Pedal(0.5, True), Pedal(1.8, False)))
+    assert part(held, slice(0, 2)).pedal == (Pedal(0.0, True), Pedal(0.8, False))
+
+
+def test_a_note_longer_than_the_context_is_no_endless_search() -> None:
+    """Neither a fill nor an accompaniment of it fits, however few notes are taken: it is a plain window then."""
+    endless = Performance(np.arange(40, 52), [64] * 12, np.arange(12) * 0.1, np.arange(12) * 0.1 + 900.0)
+    one = Recording(name="a", piece="a", split="", performance=endless, melody=np.ones(12, dtype=bool))
+    for kind in ("fill", "accompaniment"):
+        tokens = Windows([one], FORMAT, 64, 0, **{kind: 1.0})[0].tokens.tolist()
+        assert not {FORMAT.special("<fill>"), FORMAT.special("<melody>")} & set(tokens)
+
+
+def test_numbers_of_which_nothing_is_left_are_errors(player: Player) -> None:
+    with pytest.raises(ConfigError, match="shorter than a step"):
+        player(seconds=1, tempo=1e-4)
+    with pytest.raises(ConfigError, match="density is 0"):
+        player.refill(piece(20), 1, 2, density=0)

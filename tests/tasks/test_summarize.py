@@ -1,5 +1,6 @@
 """Summarising: the selection, the sequences, and what the pipeline makes of an article."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from suite.data.articles import Article, Section
 from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
+from suite.task import find_task
 from suite.tasks.summarize.format import Format
 from suite.tasks.summarize.pipeline import Extractor, Style, Summarizer, written
 from suite.tasks.summarize.select import (
@@ -26,6 +28,7 @@ from suite.tasks.summarize.select import (
     words_of,
 )
 from suite.tasks.summarize.task import fit_ranker, fitted, spread
+from suite.training.recipe import Recipe
 
 TOKENIZER = Tokenizer.bytes(("<eos>", "<pad>", "<bos>", "<sep>", "<cls>"))
 BODY = (
@@ -312,3 +315,25 @@ def test_several_articles_at_once(summarizer: Summarizer) -> None:
     """A list gives a list, each as if it came alone."""
     texts = ["One is. Two is. Three is.", "Four was. Five was."]
     assert summarizer(texts, sentences=1) == [summarizer(text, sentences=1) for text in texts]
+
+
+def test_likelihoods_in_another_type(summarizer: Summarizer) -> None:
+    """The cache takes the type of the weights: half precision met float32 keys."""
+    wide = summarizer.extractor
+    half = suite.load(str(summarizer.model.directory), dtype=torch.bfloat16).transformer
+    short = Extractor(half, wide.format, wide.ranker, None, wide.prefix)
+    prompt = summarizer.format.around("Violin", "")
+    texts = ["It has strings.", "Bach."]
+    np.testing.assert_allclose(short.likelihoods(prompt, texts), wide.likelihoods(prompt, texts), rtol=0.02)
+
+
+def test_articles_too_short_to_weigh_on_are_told_of_before_training(tmp_path: Path) -> None:
+    """They were found out about after it, with nothing saved."""
+    whole = {"title": "A", "lead": "A lead.", "sections": [{"heading": "", "text": BODY[1]}]}
+    short = {"title": "B", "lead": "A lead.", "sections": [{"heading": "", "text": "One. Two."}]}
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(one) for one in (short, *[whole] * 5)))
+    (tmp_path / "v.jsonl").write_text(json.dumps(whole))
+    lines = [f"data.train=['{tmp_path / 'a.jsonl'}']", f"data.valid=['{tmp_path / 'v.jsonl'}']"]
+    recipe = Recipe.load(find_task("summarize").default_recipe(), [*lines, "summarize.weigh_on=1"])
+    with pytest.raises(DataError, match="weigh_on"):
+        find_task("summarize").prepare(recipe, tmp_path)

@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 
 from suite.model import ModelConfig, Transformer
+from suite.model.heads import Headed
 from suite.training import Batch, Example, cross_entropy, language_modelling, loss
+from suite.training.loss import classification
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -67,3 +69,21 @@ def test_source_weight_and_smoothing_are_of_training_alone() -> None:
     expected = plain(net, batch)[0] + 0.5 * plain(net, source)[0]
     torch.testing.assert_close(language_modelling(source_weight=0.5)(net, batch)[0], expected)
     assert language_modelling(source_weight=0.5)(net, batch)[1] == batch.count
+
+
+def test_validation_computes_no_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parameters ask for gradients under no_grad, too: that would be two products more, for nothing."""
+    hidden, head = torch.randn(5, 8), torch.randn(11, 8, requires_grad=True)
+    monkeypatch.setattr(torch, "mm", None)
+    with torch.no_grad():
+        assert cross_entropy(hidden, head, torch.zeros(5, dtype=torch.long)) > 0
+
+
+def test_a_rank_without_examples_has_a_loss_of_zero_from_a_head() -> None:
+    """Its batch has no labels; the other ranks wait for its gradients."""
+    transformer = Transformer(ModelConfig(vocab_size=16, context=16, d_model=8, n_layer=1, n_head=2))
+    model = Headed(transformer, 3)
+    total, count, sums = classification()(model, Batch.collate([Example(np.arange(5), target=5)]))
+    total.backward()
+    assert total == count == sums["accuracy"] == 0
+    assert all(parameter.grad is not None for parameter in model.output.parameters())

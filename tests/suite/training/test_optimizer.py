@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.optim import Optimizer
 
+from suite.errors import ConfigError
 from suite.model import ModelConfig, Transformer
 from suite.training.optimizer import Muon, build_optimizers, orthogonalise, rate_factor
 from suite.training.recipe import OptimizerConfig, ScheduleConfig
@@ -80,3 +81,14 @@ def test_muon_steps_are_of_adams_size() -> None:
 def test_a_warm_up_below_one_is_a_share_of_all_steps() -> None:
     share, steps = ScheduleConfig(kind="linear", warmup=0.1), ScheduleConfig(kind="linear", warmup=5)
     assert [rate_factor(step, 50, share) for step in range(50)] == [rate_factor(step, 50, steps) for step in range(50)]
+
+
+def test_what_learns_may_be_matrices_of_blocks_alone() -> None:
+    """As with low-rank additions on a task without a head: AdamW takes no empty list."""
+    net = model()
+    for name, parameter in net.named_parameters():
+        parameter.requires_grad_("blocks." in name and parameter.dim() == 2)
+    [optimizer] = build_optimizers(net, OptimizerConfig(kind="muon"))
+    assert isinstance(optimizer, Muon)
+    with pytest.raises(ConfigError, match="nothing learns"):
+        build_optimizers(net.requires_grad_(False), OptimizerConfig())
