@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -104,7 +108,15 @@ def fit_data(
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     tell(f"model: {parameters:,} parameters" + (f", of which {learning:,} learn" if learning < parameters else ""))
     result = train(
-        model, data.train, recipe, out=out, valid=data.valid, loss=data.loss, device=device, show=say is not None
+        model,
+        data.train,
+        recipe,
+        out=out,
+        valid=data.valid,
+        loss=data.loss,
+        device=device,
+        show=say is not None,
+        data=data_digest(data),
     )
     checkpoint = out / "checkpoint"
     if int(os.environ.get("RANK", 0)) == 0:
@@ -129,6 +141,20 @@ def fit_data(
             card=_card(recipe, data, result, parameters),
         )
     return Fitted(result=result, checkpoint=checkpoint, parameters=parameters)
+
+
+def data_digest(data: TrainingData) -> str:
+    """What tells data from other data, by which no run may go on: validation examples, some to learn from, settings.
+
+    Numbers with a point do not count: fitted on the data, they may differ in the last place from machine to machine.
+    """
+    settings = json.loads(json.dumps(dict(data.extra)), parse_float=lambda number: None)
+    about = [settings, data.vocab_size, data.outputs, data.tokenizer.digest if data.tokenizer else ""]
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for example in itertools.chain((data.train[index] for index in range(16)), data.valid):
+        digest.update(repr((example.prefix, example.target, example.label)).encode())
+        digest.update(np.asarray(example.tokens, dtype=np.int64).tobytes())
+    return digest.hexdigest()
 
 
 def build(recipe: Recipe, vocab_size: int, base: Checkpoint | None) -> Transformer:

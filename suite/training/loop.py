@@ -77,8 +77,9 @@ def train(
     loss: LossFunction | None = None,
     device: str = "auto",
     show: bool = True,
+    data: str = "",
 ) -> TrainResult:
-    """Train `model`, going on from `out` if a run of the same recipe was stopped there.
+    """Train `model`, going on from `out` if a run of the same recipe on the same data was stopped there.
 
     Args:
         model: starts from its present weights; holds the best ones on return.
@@ -89,19 +90,20 @@ def train(
         loss: (model, batch) -> (sum, divisor, other sums); None: next-token prediction by `recipe.loss`.
         device: "auto", or a device's name.
         show: whether to write lines, or on terminals a bar, to standard error.
+        data: what tells this data from other, such as `suite.training.fit.data_digest` of it.
 
     Returns:
         how it ended.
 
     Raises:
-        ConfigError: `out` holds a run of another recipe.
+        ConfigError: `out` holds a run of another recipe, or on other data.
         CheckpointError: the state cannot be read or written; the old one is whole.
         SuiteError: the loss is not a number any more; says at which step.
         KeyboardInterrupt: SIGINT or SIGTERM came; the state is saved, and the message says how to go on.
     """
     if loss is None:
         loss = language_modelling(recipe.loss.smoothing, recipe.loss.source_weight)
-    trainer = Trainer(model, source, recipe, RunDirectory(Path(out)), valid, loss, local_device(device), show)
+    trainer = Trainer(model, source, recipe, RunDirectory(Path(out)), valid, loss, local_device(device), show, data)
     with torch.random.fork_rng(), trainer.signals():
         return trainer.run()
 
@@ -119,9 +121,10 @@ class Trainer:
         loss: LossFunction,
         device: torch.device,
         show: bool = True,
+        data: str = "",
     ) -> None:
         self.model, self.source, self.recipe, self.loss = model.to(device), source, recipe, loss
-        self.directory, self.device, self.show = directory, device, show
+        self.directory, self.device, self.show, self.data = directory, device, show, data
         self.ranks = Ranks(device)
         self.ranks.share_weights(model)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -292,20 +295,28 @@ class Trainer:
     def _save(self) -> None:
         self._tally()
         if self.ranks.rank == 0:
-            self.directory.save(self.model, self.optimizers, self.average.ema, self.progress, self.recipe.to_dict())
+            self.directory.save(
+                self.model, self.optimizers, self.average.ema, self.progress, self.recipe.to_dict(), self.data
+            )
             if self.recipe.averaging.kind == "last":
                 self.directory.prune_snapshots(self.average.snapshots(self.progress.step))
 
     def _resume(self) -> None:
         """Go on from the state in the directory, if there is one."""
         if self.directory.state.exists():
-            saved = Recipe.from_dict(self.directory.header()["recipe"], str(self.directory.state))
+            header = self.directory.header()
+            saved = Recipe.from_dict(header["recipe"], str(self.directory.state))
             for key, old, new in saved.differences(self.recipe):
                 if not key.startswith("run."):  # how long and how often may change
                     raise ConfigError(
                         f"{self.directory.path} holds a run of another recipe: {key} was {old!r}, and is {new!r}; "
                         "choose another directory, or the old value"
                     )
+            if header.get("data", self.data) != self.data:
+                raise ConfigError(
+                    f"{self.directory.path} holds a run on other data, whose weights know nothing of this; "
+                    "choose another directory, or remove that"
+                )
             self.progress = self.directory.load(self.model, self.optimizers, self.average.ema)
         if self.ranks.rank == 0:
             self.directory.clean(self.progress.step)

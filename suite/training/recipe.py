@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import math
 import tomllib
 import types
 import typing
@@ -193,7 +194,10 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         if (self.steps > 0) == (self.epochs > 0) or min(self.steps, self.epochs) < 0:
-            raise ConfigError("run needs either run.steps or run.epochs, above 0")
+            raise ConfigError(
+                f"run.steps is {self.steps} and run.epochs {self.epochs:g}: one, which decides, must be above "
+                "0, and the other 0"
+            )
         for name in ("log_every", "valid_every", "save_every"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"run.{name} is {getattr(self, name)}, and must be at least 1")
@@ -231,6 +235,10 @@ class Recipe:
     loss: LossConfig = LossConfig()
     options: dict[str, Any] = dataclasses.field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 1 << 63:
+            raise ConfigError(f"seed is {self.seed}, and must be from 0 to 2**63 - 1")
+
     @classmethod
     def load(cls, path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
         """Read a recipe.
@@ -263,6 +271,9 @@ class Recipe:
             table["options"] = table.pop(task)
         recipe = from_table(cls, table, where)
         check_keys(recipe.model, _names(ModelConfig), where, "model.")
+        hints = typing.get_type_hints(ModelConfig)
+        for key, value in recipe.model.items():
+            _convert(hints[key], value, where, f"model.{key}")
         return recipe
 
     def to_dict(self) -> dict[str, Any]:
@@ -366,10 +377,12 @@ def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
         return [_convert(get_args(hint)[0], item, where, f"{key}[{place}]") for place, item in enumerate(value)]
     if origin is dict and isinstance(value, Mapping):
         return dict(value)
+    if hint is float and type(value) in (int, float):
+        if not math.isfinite(value):
+            raise ConfigError(f"{where}: {key} is {value}, which is no number to go by")
+        return float(value)
     if hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value
-    if hint is float and type(value) is int:
-        return float(value)
     wanted = "a table" if origin is dict or dataclasses.is_dataclass(hint) else getattr(hint, "__name__", str(hint))
     raise ConfigError(f"{where}: {key} must be {wanted}, not {value!r}")
 

@@ -70,8 +70,9 @@ class RunDirectory:
         average: dict[str, Tensor] | None,
         progress: Progress,
         recipe: dict[str, Any],
+        data: str,
     ) -> None:
-        """Write the state; what was there before is whole until the new one is.
+        """Write the state, with the recipe and the digest of the data; what was there is whole until the new one is.
 
         Raises:
             CheckpointError: it could not be written.
@@ -79,11 +80,11 @@ class RunDirectory:
         tensors: dict[str, Tensor] = {f"weights/{name}": parameter for name, parameter in model.named_parameters()}
         tensors |= optimizer_tensors(optimizers, model)
         tensors |= {f"average/{name}": tensor for name, tensor in (average or {}).items()}
-        header = {"format": FORMAT, "progress": dataclasses.asdict(progress), "recipe": recipe}
+        header = {"format": FORMAT, "progress": dataclasses.asdict(progress), "recipe": recipe, "data": data}
         write_tensors(self.state, tensors, {"suite": json.dumps(header)})
 
     def header(self) -> dict[str, Any]:
-        """The step and the recipe of the saved state.
+        """Step, recipe and digest of the data of the saved state.
 
         Raises:
             CheckpointError: the file is damaged, or of a later version.
