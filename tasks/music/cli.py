@@ -27,7 +27,12 @@ POSITIVE = click.IntRange(min=1)
 @click.option("--gap", metavar="FROM:TO", help="Replace the primer's notes between these seconds.")
 @click.option("-o", "--out", type=click.Path(), metavar="FILE", help="MIDI file to write.  [default: music-SEED.mid]")
 @click.option("--wav", type=click.Path(), metavar="FILE", help="Also write a recording.")
-@click.option("--soundfont", type=click.Path(), metavar="FILE", help="For --wav, with FluidSynth installed.")
+@click.option(
+    "--soundfont",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="For --wav, with FluidSynth installed.",
+)
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Also draw the piano roll (.png or .svg).")
 @click.option("--takes", type=POSITIVE, default=1, metavar="N", help="How many, into FILE-1.mid, FILE-2.mid ...")
 @click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Of the draws.  [default: random, and told]")
@@ -95,9 +100,19 @@ def run(
     if melody is not None:
         given["melody"] = read_melody(melody, quiet)
     place = between(gap) if gap is not None else None
-    from suite.tasks.music.pipeline import Player, check
+    from suite.tasks.music.pipeline import Player, check, moved
 
-    check(takes, seconds, given.get("primer"), given.get("melody"), given.get("ending"), density, tempo, may_end)
+    check(
+        takes,
+        seconds,
+        given.get("primer"),
+        given.get("melody"),
+        given.get("ending"),
+        density,
+        tempo,
+        may_end,
+        transpose,
+    )
     player = Player(load_model(model, revision, device, quantize), **settings)
     if seed is None:
         seed = secrets.randbelow(2**31)
@@ -105,8 +120,8 @@ def run(
     with bar(seconds, given.get("melody"), place, may_end) as progress:
         common: dict[str, Any] = {"seed": seed, "density": density, "only_new": only_new, "progress": progress.update}
         if place is not None:
-            whole = given["primer"].transposed(transpose).stretched(1 / tempo)
-            results = player.refill(whole, *place, count=takes, **common)
+            whole = moved(given["primer"], "primer", transpose, tempo)
+            results = player.refill(whole, *(time / tempo for time in place), count=takes, **common)
         else:
             common.update(seconds=seconds, transpose=transpose, tempo=tempo, may_end=may_end)
             results = player.takes(takes, **common, **given)

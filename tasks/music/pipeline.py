@@ -96,9 +96,9 @@ class Player:
             ConfigError: an argument is out of its range, or does not go with another.
             DataError: a primer, melody or ending without notes.
         """
-        check(count, seconds, primer, melody, ending, density, tempo, may_end)
+        check(count, seconds, primer, melody, ending, density, tempo, may_end, transpose)
         primer, melody, ending = (
-            moved(one, name, transpose, tempo)
+            None if one is None else moved(one, name, transpose, tempo)
             for name, one in (("primer", primer), ("melody", melody), ("ending", ending))
         )
         sampling = self._sampling(density, settings)
@@ -116,8 +116,11 @@ class Player:
             found = self._go_on(count, primer, length, seed, sampling, progress, may_end)
             return found if only_new else [primer.joined(take.shifted(primer.duration)) for take in found]
         found = self._go_on(count, nothing(), length * tempo, seed, sampling, progress, may_end)
-        factors = [1 / tempo if may_end else length / take.duration for take in found]  # the length is kept exactly
-        return [take.transposed(transpose).stretched(factor) for take, factor in zip(found, factors, strict=True)]
+        faster = [tempo if may_end else take.duration / length for take in found]  # the length is kept exactly
+        return [
+            moved(take, "take", transpose, factor) if len(take) else take
+            for take, factor in zip(found, faster, strict=True)
+        ]
 
     def refill(
         self,
@@ -134,12 +137,12 @@ class Player:
     ) -> list[Performance]:
         """A performance with other notes in place of those that start in [start, end) seconds.
 
-        The other arguments are those of `takes`.
+        The other arguments are those of `takes`; with `only_new`, time counts from the end of what is before the gap.
 
         Raises:
             ConfigError: the times are no part of the performance, or nothing follows them.
         """
-        check(count, None, None, None, None, density, 1.0, False)
+        check(count, None, None, None, None, density, 1.0, False, 0)
         starts = performance.start
         if not 0 <= start < end:
             raise ConfigError(f"a gap cannot last from {start:g} to {end:g} s")
@@ -150,7 +153,9 @@ class Player:
         reached = cut(before, start)
         sampling = self._sampling(density, settings)
         middles = self._fill(count, reached, after, until - reached.duration, seed, sampling, progress)
-        return middles if only_new else [before.joined(middle, after) for middle in middles]
+        if only_new:
+            return [middle.shifted(-reached.duration) for middle in middles]
+        return [before.joined(middle, after) for middle in middles]
 
     # ---- one part each
 
@@ -300,14 +305,12 @@ def nothing() -> Performance:
     return Performance.of([])
 
 
-def moved(given: Performance | None, name: str, transpose: int, tempo: float) -> Performance | None:
+def moved(given: Performance, name: str, transpose: int, tempo: float) -> Performance:
     """What was given, in another key and tempo.
 
     Raises:
         DataError: no notes are left.
     """
-    if given is None:
-        return None
     found = given.transposed(transpose).stretched(1 / tempo)
     if not len(found):
         raise DataError(f"the {name} has no notes" + (" within MIDI's range" if len(given) else ""))
@@ -330,6 +333,7 @@ def check(
     density: float,
     tempo: float,
     may_end: bool,
+    transpose: int,
 ) -> None:
     """Raise a ConfigError that names the argument that is out of its range, or does not go with another."""
     if count < 1:
@@ -343,5 +347,10 @@ def check(
     for name, value in (("density", density), ("tempo", tempo)):
         if not 0 < value < math.inf:
             raise ConfigError(f"{name} is {value:g}, and must be above 0")
-    if seconds is not None and seconds * tempo < 1 / RATE:
-        raise ConfigError(f"{seconds:g} s at {tempo:g} times the tempo are shorter than a step of {1 / RATE} s")
+    if seconds is not None and not 1 / RATE <= seconds * tempo <= LONGEST:
+        raise ConfigError(
+            f"{seconds:g} s at {tempo:g} times the tempo come to {seconds * tempo:g} s, and must be between {1 / RATE} "
+            f"and {LONGEST:g}"
+        )
+    if not -127 <= transpose <= 127:
+        raise ConfigError(f"transpose is {transpose}, and must be from -127 to 127")

@@ -393,7 +393,9 @@ def test_a_note_longer_than_the_context_is_no_endless_search() -> None:
 
 
 def test_numbers_of_which_nothing_is_left_are_errors(player: Player) -> None:
-    with pytest.raises(ConfigError, match="shorter than a step"):
+    with pytest.raises(ConfigError, match=r"come to 0\.0001 s"):
         player(seconds=1, tempo=1e-4)
     with pytest.raises(ConfigError, match="density is 0"):
         player.refill(piece(20), 1, 2, density=0)
+    with pytest.raises(DataError, match="the take has no notes within MIDI's range"):
+        player(seconds=1, transpose=127)

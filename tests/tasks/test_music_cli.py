@@ -103,6 +103,10 @@ def test_primer_melody_ending_and_gap(tiny: str, tune: str, tmp_path: Path, caps
     run(capsys, "--primer", tune, "--gap", "0.5:1", *common)
     kept = {(pitch, start) for pitch, start in notes if not 0.5 <= start < 1}
     assert kept < written()
+    run(capsys, "--primer", tune, "--gap", "0.5:1", "--tempo", "2", *common)  # times are the primer's own
+    assert {(pitch, round(start / 2, 3)) for pitch, start in kept} < written()
+    run(capsys, "--primer", tune, "--gap", "0.5:1", "--only-new", *common)
+    assert all(start < 1 - 0.45 for _, start in written())  # from the end of the last note before it
     run(capsys, "--melody", tune, "--only-new", *common)
     assert not notes & written()
 
@@ -124,7 +128,10 @@ def test_the_melody_that_was_taken_is_told(tiny: str, tmp_path: Path, capsys: py
         (["--seconds", "-3"], "seconds is -3"),
         (["--primer", "nowhere.mid"], "nowhere.mid"),
         (["--gap", "1:2"], "--gap is a place in the --primer"),
-        (["--soundfont", "a.sf2"], "--soundfont is for a recording"),
+        (["--soundfont", "a.sf2", "--wav", "a.wav"], "'a.sf2' does not exist"),
+        (["--soundfont", __file__], "--soundfont is for a recording"),
+        (["--transpose", "99999999999999999999"], "transpose is 99999999999999999999"),
+        (["--seconds", "1", "--tempo", "1e300"], "come to 1e+300 s"),
         (["-o", "piece.wav"], "must end in .mid"),
         (["--wav", "piece.mp3"], "must end in .wav"),
         (["--plot", "piece.jpg"], "must end in .png or .svg"),
