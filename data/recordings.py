@@ -112,15 +112,12 @@ def read_recordings(
     return collection
 
 
-def split_by_piece(
-    recordings: Sequence[Recording], held_out: float, salt: str = ""
-) -> tuple[list[Recording], list[Recording]]:
+def split_by_piece(recordings: Sequence[Recording], held_out: float) -> tuple[list[Recording], list[Recording]]:
     """Recordings to train on, and those held out: by the collection's own split, or else by a hash of the piece.
 
     Args:
         recordings: to split.
         held_out: share of the pieces to hold out, about, where the collection has no split.
-        salt: another one holds out other pieces.
 
     Returns:
         training and validation recordings; a collection's own test recordings are in neither.
@@ -131,13 +128,13 @@ def split_by_piece(
         if recording.split:
             {"train": train, "validation": valid}.get(recording.split, []).append(recording)
         else:
-            (valid if is_held_out(recording.piece, held_out, salt) else train).append(recording)
+            (valid if is_held_out(recording.piece, held_out) else train).append(recording)
     return train, valid
 
 
-def is_held_out(piece: str, share: float, salt: str = "") -> bool:
+def is_held_out(piece: str, share: float) -> bool:
     """Whether a piece is among the share held out; decided by its name alone, whatever else there is."""
-    digest = hashlib.blake2b(f"{salt}/{piece}".encode(), digest_size=8).digest()
+    digest = hashlib.blake2b(f"/{piece}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) < share * 2**64
 
 

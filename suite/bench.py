@@ -238,7 +238,7 @@ def train(
         repeats: steps of each system that count.
         device: where.
     """
-    from suite.training.batches import Batch, Example
+    from suite.training.batches import Batch, Example, FiniteSource
     from suite.training.loop import Trainer
     from suite.training.loss import language_modelling
     from suite.training.recipe import BatchConfig, Recipe, RunConfig
@@ -260,7 +260,7 @@ def train(
             )
             trainer = Trainer(
                 Transformer(config),
-                _Repeated(examples),
+                FiniteSource(examples),
                 recipe,
                 RunDirectory(Path(folder)),
                 [],
@@ -277,20 +277,6 @@ def train(
         ratio = seconds[f"transformers {name.split()[1]}"] / taken if baseline else None
         speeds.append(Speed(system=name, batch=batch, tokens_per_second=batch * length / taken, ratio=ratio))
     return speeds
-
-
-class _Repeated:
-    """The same examples over and over."""
-
-    def __init__(self, examples: Sequence[Any]) -> None:
-        self.examples = examples
-
-    def __getitem__(self, index: int, /) -> Any:
-        return self.examples[index % len(self.examples)]
-
-    def length(self, index: int, /) -> int:
-        """Tokens in the example at `index`."""
-        return len(self.examples[index % len(self.examples)].tokens)
 
 
 def _timed_step(trainer: Any, batches: list[Any]) -> None:

@@ -9,13 +9,13 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from suite.checkpoint import Base, Checkpoint, check_shapes, fingerprint, save_checkpoint, untied
+from suite.checkpoint import Base, Checkpoint, check_shapes, fingerprint, save_checkpoint, untied, write_atomic
 from suite.errors import ConfigError
 from suite.hub import read, resolve
 from suite.model import ModelConfig, Transformer
@@ -141,6 +141,23 @@ def fit_data(
             card=_card(recipe, data, result, parameters),
         )
     return Fitted(result=result, checkpoint=checkpoint, parameters=parameters)
+
+
+def kept(file: Path, recipe: Recipe, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Figures of a run, made once: read where `file` has them of this recipe, else made and written.
+
+    Raises:
+        ConfigError: `file` has figures of another recipe.
+    """
+    about = recipe.to_dict()
+    if file.exists():
+        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        if found.pop("recipe", None) != about:
+            raise ConfigError(f"{file} has figures of another recipe; choose another --out, or remove it")
+        return found
+    found = make()
+    write_atomic(file, (json.dumps(found | {"recipe": about}, indent=1) + "\n").encode())
+    return found
 
 
 def data_digest(data: TrainingData) -> str:

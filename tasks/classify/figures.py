@@ -9,9 +9,9 @@ made twice, so a stopped session goes on where it was. Every run trains `small.t
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ import click
 import numpy as np
 
 from suite.cli.show import notice, table
-from suite.data.files import write_atomic
 from suite.data.labelled import Labelled, read_labelled, stratified_split
 from suite.hub import load
 from suite.tasks.classify import baseline, metrics
 from suite.tasks.classify.pipeline import Classifier
 from suite.tasks.classify.task import Classification, draw
-from suite.training.fit import fit_data
+from suite.training.fit import fit_data, kept
 from suite.training.recipe import Recipe
 
 
@@ -110,22 +109,24 @@ def probabilities(classifier: Classifier, records: Sequence[Labelled]) -> metric
 def run(
     name: str, data: Path, out: Path, seed: int, limit: int, nothing: bool, settings: Sequence[str]
 ) -> dict[str, Any]:
-    """Train and test once; figures that are there already are read."""
+    """Train and test; what was made before is read."""
     label = "-".join([name, *(["nothing"] if nothing else []), *([str(limit)] if limit else []), f"seed{seed}"])
-    kept = out / f"{label}.json"
-    if kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
-    benchmark = BENCHMARKS[name]
+    benchmark, task = BENCHMARKS[name], Classification()
+    lines = [*benchmark.settings, *(["tune.kind=scratch"] if nothing else []), *settings, f"seed={seed}"]
+    recipe = Recipe.load(task.default_recipe(), lines)
+    return kept(out / f"{label}.json", recipe, partial(make, benchmark, task, recipe, data, out / label, limit))
+
+
+def make(
+    benchmark: Benchmark, task: Classification, recipe: Recipe, data: Path, out: Path, limit: int
+) -> dict[str, Any]:
+    """Train and test once."""
     train, test, outside = read(benchmark, data)
     if limit:
-        train = draw(train, limit, seed)
-    lines = [*benchmark.settings, *(["tune.kind=scratch"] if nothing else []), *settings, f"seed={seed}"]
-    task = Classification()
-    recipe = Recipe.load(task.default_recipe(), lines)
-    learn, held = stratified_split(train, 0.05 if len(train) > 2000 else 0.2, seed)
+        train = draw(train, limit, recipe.seed)
+    learn, held = stratified_split(train, 0.05 if len(train) > 2000 else 0.2, recipe.seed)
     start = time.perf_counter()
-    fitted = fit_data(recipe, task.prepare_records(recipe, learn, held), out / label, say=notice)
+    fitted = fit_data(recipe, task.prepare_records(recipe, learn, held), out, say=notice)
     seconds = time.perf_counter() - start
     classifier = Classifier(load(fitted.checkpoint))
     truth = np.array([classifier.labels.index(record.labels[0]) for record in test])
@@ -133,8 +134,8 @@ def run(
     # texts outside of all classes need some label to be read; it is never looked at
     others = [dataclasses.replace(record, labels=classifier.labels[:1]) for record in outside]
     linear = baseline.linear(train, [*test, *others], classifier.labels, multi=False).probabilities
-    found = {
-        "benchmark": label,
+    found: dict[str, Any] = {
+        "benchmark": out.name,
         "train": len(learn),
         "held_out": len(held),
         "test": len(test),
@@ -147,7 +148,6 @@ def run(
         is_outside = np.arange(len(test) + len(outside)) >= len(test)
         found["model"] |= outside_figures(np.concatenate([inside, probabilities(classifier, outside)]), is_outside)
         found["linear"] |= outside_figures(linear, is_outside)
-    write_atomic(kept, (json.dumps(found, indent=1) + "\n").encode())
     return found
 
 

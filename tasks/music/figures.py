@@ -14,6 +14,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,10 @@ import numpy as np
 
 from suite.cli.show import notice, table
 from suite.data.events import EventTable
-from suite.data.files import write_atomic
 from suite.data.midi import read_midi
 from suite.data.performance import Performance
 from suite.tasks.music.task import Music
-from suite.training.fit import cache_directory, fit_data
+from suite.training.fit import cache_directory, fit_data, kept
 from suite.training.recipe import Recipe
 
 POSITIONS = ("rotary", "relative", "learned")
@@ -118,27 +118,27 @@ def positions(archive: Path, out: Path, seeds: int, only: tuple[str, ...], setti
 
 
 def run_positions(kind: str, seed: int, archive: Path, out: Path, settings: Iterable[str]) -> dict[str, Any]:
-    """One run; figures that are there already are read."""
-    kept = out / f"{kind}-seed{seed}.json"
-    if kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
+    """One run; what was made before is read."""
     lines = [f"data.train=[{json.dumps(str(archive))}]", f"model.position={kind}", f"seed={seed}", *settings]
     recipe = Recipe.load(Path(__file__).with_name("positions.toml"), lines)
+    label = f"{kind}-seed{seed}"
+    return kept(out / f"{label}.json", recipe, partial(timed_run, recipe, out / label))
+
+
+def timed_run(recipe: Recipe, out: Path) -> dict[str, Any]:
+    """Train once: the loss, and how long it took."""
     data = Music().prepare(recipe, cache_directory())
     started = time.perf_counter()
-    fitted = fit_data(recipe, data, out / f"{kind}-seed{seed}", say=notice)
+    fitted = fit_data(recipe, data, out, say=notice)
     minutes = (time.perf_counter() - started) / 60
     read = fitted.result.step * recipe.batch.size * int(recipe.model["context"])
-    found = {
+    return {
         "nats": fitted.result.best_loss,
         "parameters": fitted.parameters,
         "tokens": read,
         "tokens_per_second": read / minutes / 60,
         "minutes": minutes,
     }
-    write_atomic(kept, (json.dumps(found, indent=1) + "\n").encode())
-    return found
 
 
 @main.command()

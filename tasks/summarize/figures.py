@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,10 @@ import click
 from suite import load
 from suite.cli.show import notice, table
 from suite.data.article_sets import read_articles
-from suite.data.files import write_atomic
 from suite.data.tables import Notes
 from suite.tasks.summarize.evaluate import evaluate
 from suite.tasks.summarize.task import Summarizing
-from suite.training.fit import cache_directory, fit_data
+from suite.training.fit import cache_directory, fit_data, kept
 from suite.training.recipe import Recipe
 
 SHARES = (0.01, 0.1, 1.0)
@@ -53,25 +53,24 @@ def main(train: str, valid: str, out: Path, limit: int, settings: tuple[str, ...
 def run(
     start: str, articles: int, train: str, valid: str, out: Path, limit: int, settings: Sequence[str]
 ) -> dict[str, Any]:
-    """Train and evaluate once; figures that are there already are read."""
+    """Train and evaluate; what was made before is read."""
     label = f"{articles}-{start.split()[-1]}"
-    kept = out / f"{label}.json"
-    if kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
     lines = [f"data.train=[{json.dumps(train)}]", f"data.valid=[{json.dumps(valid)}]", f"data.limit={articles}"]
     recipe = Recipe.load(Path(__file__).with_name("curve.toml"), [*lines, *STARTS[start], *settings])
-    fitted = fit_data(recipe, Summarizing().prepare(recipe, cache_directory()), out / label, say=notice)
+    return kept(out / f"{label}.json", recipe, partial(make, recipe, articles, valid, out / label, limit))
+
+
+def make(recipe: Recipe, articles: int, valid: str, out: Path, limit: int) -> dict[str, Any]:
+    """Train and evaluate once."""
+    fitted = fit_data(recipe, Summarizing().prepare(recipe, cache_directory()), out, say=notice)
     scores = evaluate(load(fitted.checkpoint), [valid], styles=["write"], limit=limit)
-    found = {
+    return {
         "articles": articles,
         "nats": fitted.result.best_loss,
         "best_step": fitted.result.best_step,
         "rouge": scores["systems"]["write"]["rouge"],
         "perplexity": scores["perplexity"],
     }
-    write_atomic(kept, (json.dumps(found, indent=1) + "\n").encode())
-    return found
 
 
 if __name__ == "__main__":

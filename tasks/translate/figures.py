@@ -22,13 +22,12 @@ import torch
 
 from suite import load
 from suite.cli.show import notice, table
-from suite.data.files import write_atomic
 from suite.data.parallel import Corpus, read_pairs
 from suite.errors import ConfigError
 from suite.tasks.translate.evaluate import evaluate
 from suite.tasks.translate.pipeline import Translator
 from suite.tasks.translate.task import Translation
-from suite.training.fit import cache_directory, fit_data
+from suite.training.fit import cache_directory, fit_data, kept
 from suite.training.recipe import Recipe
 
 CAUSAL = "translate.attention=causal"
@@ -73,29 +72,28 @@ def ablation(data: Path, out: Path, seeds: int, only: tuple[str, ...], settings:
 
 
 def run(choice: str, seed: int, data: Path, out: Path, settings: Sequence[str]) -> dict[str, Any]:
-    """Train and evaluate once; figures that are there already are read."""
+    """Train and evaluate; what was made before is read."""
     label = f"{choice.replace(', ', '-').replace(' ', '-')}-seed{seed}"
-    kept = out / f"{label}.json"
-    if kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
     train, valid, test = (
         f"en-de={data / name}.en.gz,{data / name}.de.gz" for name in ("train", "val", "test_2016_flickr")
     )
     lines = [f"data.train=[{json.dumps(train)}]", f"data.valid=[{json.dumps(valid)}]", f"seed={seed}"]
     recipe = Recipe.load(Path(__file__).with_name("ablation.toml"), [*lines, *CHOICES[choice], *settings])
-    fitted = fit_data(recipe, Translation().prepare(recipe, cache_directory()), out / label, say=notice)
+    return kept(out / f"{label}.json", recipe, partial(make, recipe, choice, test, out / label))
+
+
+def make(recipe: Recipe, choice: str, test: str, out: Path) -> dict[str, Any]:
+    """Train and evaluate once."""
+    fitted = fit_data(recipe, Translation().prepare(recipe, cache_directory()), out, say=notice)
     scores = evaluate(load(fitted.checkpoint), [test], source="en", target="de", beams=1)
-    found = {
+    return {
         "choice": choice,
-        "seed": seed,
+        "seed": recipe.seed,
         "steps": fitted.result.step,
         "parameters": fitted.parameters,
         "nats": fitted.result.best_loss,
         "bleu": scores["results"]["model"]["BLEU lowercased"]["score"],
     }
-    write_atomic(kept, (json.dumps(found, indent=1) + "\n").encode())
-    return found
 
 
 @main.command()
