@@ -139,8 +139,11 @@ def _fields(record: Any, where: str) -> Mapping[str, Any]:
 
 
 def _read_rows(table: Table, wanted: _Columns, notes: Notes) -> Iterator[Article]:
-    if table.columns == ["text"]:
-        yield from _read_wikitext((str(row["text"]) for _, row in table.rows), table.name, notes)
+    if table.columns == ["text"] and not (wanted.lead or wanted.body):
+        lines = (str(row["text"]) for _, row in table.rows)
+        needed = "title, lead and sections, or a column with the text and one with its summary"
+        hint = f"; the only column is 'text', and other records need {needed}"
+        yield from _read_wikitext(lines, table.name, notes, hint)
         return
     if {"lead", "sections"} <= {*table.columns} and not (wanted.lead or wanted.body):
         for where, row in table.rows:
@@ -217,8 +220,11 @@ _ESCAPED = re.compile(r" @([-,.])@ ")
 _RANGE = re.compile(r"(?<=\d) – (?=\d)| (?=°)| ‑ ")  # noqa: RUF001
 
 
-def _read_wikitext(lines: Iterable[str], name: str, notes: Notes) -> Iterator[Article]:
-    """Read articles whose titles stand between blank lines as ` = Title = `, and headings as ` = = Heading = = `."""
+def _read_wikitext(lines: Iterable[str], name: str, notes: Notes, hint: str = "") -> Iterator[Article]:
+    """Read articles whose titles stand between blank lines as ` = Title = `, and headings as ` = = Heading = = `.
+
+    `hint` ends the error where there is none.
+    """
     from sacremoses import MosesDetokenizer
 
     detokenizer = MosesDetokenizer(lang="en")
@@ -249,7 +255,7 @@ def _read_wikitext(lines: Iterable[str], name: str, notes: Notes) -> Iterator[Ar
         previous = line
     if not parts:
         raise DataError(
-            f"{name}: no title of an article in it, which WikiText has as ` = Title = ` between blank lines"
+            f"{name}: no title of an article in it, which WikiText has as ` = Title = ` between blank lines{hint}"
         )
     yield Article.from_parts(title, parts, f"{name}, {title!r}")
     if before:

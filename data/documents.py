@@ -5,7 +5,6 @@ by Hugging Face `datasets`.
 """
 
 import glob
-import gzip
 import hashlib
 import json
 import zlib
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from suite.data.packed import open_packed, unpacked_suffix
 from suite.errors import DataError
 
 Source = str | Path | Sequence[str | Path]
@@ -34,13 +34,13 @@ def read_documents(source: Source, *, column: str = "text", split: str | None = 
     Args:
         source: a file, a folder, a pattern such as `corpus/*.jsonl.gz`, several of these, or the name of a hub data set
             (`owner/name` or `owner/name:configuration`). A text file (.txt, .md) is one document; JSON lines (.jsonl,
-            .json) and parquet hold one a record. Each may be gzipped (.gz).
+            .json) and parquet hold one a record. All but parquet may be packed (.gz, .bz2).
         column: the record's field with the text. Records with `title`, `lead` and `sections` need none: they are
             written out as articles.
         split: which split of a hub data set; its training split by default.
 
     Raises:
-        DataError: a source is not there, or a file is not UTF-8, JSON or gzip, or lacks the column.
+        DataError: a source is not there, or a file is not UTF-8 or JSON, is damaged, or lacks the column.
     """
     origin = _find(source)
     if origin.kind == "text":
@@ -95,24 +95,20 @@ def _find(source: Source) -> _Origin:
 def _matches(name: str) -> list[Path]:
     path = Path(name)
     if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.is_file() and _suffix(file) in _KINDS)
+        return sorted(file for file in path.rglob("*") if file.is_file() and unpacked_suffix(file) in _KINDS)
     if path.is_file():
         return [path]
     matches = sorted(glob.glob(name, recursive=True))  # noqa: PTH207 (a Path cannot take an absolute pattern)
     return [Path(match) for match in matches if Path(match).is_file()]
 
 
-def _suffix(file: Path) -> str:
-    return Path(file.stem if file.suffix == ".gz" else file.name).suffix.lower()
-
-
 def _kind(file: Path) -> str:
-    return _KINDS.get(_suffix(file), "text")
+    return _KINDS.get(unpacked_suffix(file), "text")
 
 
 def may_be_hub_name(name: str) -> bool:
     """Whether a name that no file has may be a hub data set's."""
-    plain = Path(name).suffix not in {*_KINDS, ".gz"} and not any(sign in name for sign in "*?[\\")
+    plain = Path(name).suffix not in {*_KINDS, ".gz", ".bz2"} and not any(sign in name for sign in "*?[\\")
     return plain and not name.startswith((".", "/", "~")) and name.count("/") <= 1
 
 
@@ -120,10 +116,10 @@ def may_be_hub_name(name: str) -> bool:
 
 
 def read_bytes(file: Path) -> bytes:
-    """Return what a file holds, unpacked where its name ends in .gz."""
+    """Return what a file holds, unpacked if it is packed."""
     try:
-        content = file.read_bytes()
-        return gzip.decompress(content) if file.suffix == ".gz" else content
+        with open_packed(file) as stream:
+            return stream.read()
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{file}: cannot be read ({error})") from None
 
@@ -150,10 +146,17 @@ def json_lines(file: Path) -> Iterator[tuple[int, Any]]:
             text = decode(line, file, offset).removeprefix("\ufeff")
             try:
                 record = json.loads(text)
-            except json.JSONDecodeError as error:
-                raise DataError(f"{file}, line {number}: not JSON ({error.msg} at column {error.colno})") from None
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{file}, line {number}: not JSON ({json_fault(error)})") from None
             yield number, record
         offset += len(line)
+
+
+def json_fault(error: ValueError | RecursionError) -> str:
+    """What `json.loads` found wrong."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at column {error.colno}"
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
 
 
 def _text_of(record: Any, column: str, where: str) -> str:

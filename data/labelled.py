@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +26,7 @@ _PAIR_NAMES = (
     *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
     *(("text1", "text2"), ("text_a", "text_b")),
 )
-_KNOWN = {*_LABEL_NAMES, *_TEXT_NAMES, *(name for both in _PAIR_NAMES for name in both)}
+KNOWN = {*_LABEL_NAMES, *_TEXT_NAMES, *(name for both in _PAIR_NAMES for name in both)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,16 +68,6 @@ class LabelledData:
     notes: list[str]
     columns: Columns
 
-    @property
-    def classes(self) -> list[str]:
-        """The labels that occur, sorted."""
-        return sorted({label for record in self.records for label in record.labels})
-
-    @property
-    def multi_label(self) -> bool:
-        """Whether a record has several labels, or none."""
-        return any(len(record.labels) != 1 for record in self.records)
-
 
 def read_labelled(
     sources: Source,
@@ -114,7 +105,7 @@ def read_labelled(
     notes = Notes()
     records: list[Labelled] = []
     chosen: dict[tuple[str, ...], Columns] = {}  # tables of like columns are read alike
-    for table in read_tables(sources, notes, header=header, known=_KNOWN):
+    for table in read_tables(sources, notes, header=header, known=KNOWN):
         key = tuple(table.columns)
         chosen[key] = columns = chosen.get(key) or _choose_columns(table, wanted)
         if columns != wanted and table.columns != ["text", "label"]:
@@ -206,13 +197,15 @@ def _listed(columns: Sequence[str]) -> str:
 
 def _read_rows(table: Table, columns: Columns, separator: str, notes: Notes) -> Iterator[Labelled]:
     class_names = table.class_names.get(columns.label, ())
-    unlabelled = 0
+    unlabelled = bracketed = 0
     for where, row in table.rows:
         labels: tuple[str, ...] = ()
         if columns.label:
-            cells = _label_cells(row.get(columns.label), separator, where)
-            labels = tuple(dict.fromkeys(_label(cell, class_names, where, columns.label) for cell in cells))
+            cells = _label_cells(row.get(columns.label), separator)
+            place = f" in column {columns.label!r}"
+            labels = tuple(dict.fromkeys(label_text(cell, where, place, class_names) for cell in cells))
             unlabelled += not labels
+            bracketed += not separator and len(labels) == 1 and _is_bracketed(cells[0])
         yield Labelled(
             text="\n".join(filter(None, (_text(row, column, where) for column in columns.text))),
             pair=_text(row, columns.pair, where) if columns.pair else None,
@@ -221,6 +214,9 @@ def _read_rows(table: Table, columns: Columns, separator: str, notes: Notes) -> 
         )
     if unlabelled:
         notes.add(table.name, f"{count(unlabelled, 'record')} with an empty list of labels")
+    if bracketed:
+        hint = "square brackets around the label, which is no JSON list and so one label"
+        notes.add(table.name, f"{count(bracketed, 'record')} with {hint}")
 
 
 def _text(row: Mapping[str, Any], column: str, where: str) -> str:
@@ -233,33 +229,52 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
     return text
 
 
-def _label_cells(value: Any, separator: str, where: str) -> list[Any]:
+def _label_cells(value: Any, separator: str) -> list[Any]:
     if isinstance(value, list):
         return value
     if isinstance(value, str) and separator:
         return [part for part in value.split(separator) if part.strip()]
-    if isinstance(value, str) and value.startswith("[") and value.endswith("]"):
+    if _is_bracketed(value):
         try:
             cells: list[Any] = json.loads(value)
-        except json.JSONDecodeError:
-            raise DataError(f"{where}: the label {textwrap.shorten(value, 60)} is not a JSON list") from None
-        return cells
+            return cells
+        except (ValueError, RecursionError):
+            pass  # a label such as [removed]
     return [value]
 
 
-def _label(value: Any, class_names: Sequence[str], where: str, column: str) -> str:
+def _is_bracketed(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("[") and value.endswith("]")
+
+
+def label_text(value: Any, where: str, place: str = "", class_names: Sequence[str] = ()) -> str:
+    """A label as text: true and false, whole numbers as they are, the rest without spaces around it.
+
+    Args:
+        value: of the label.
+        where: its record.
+        place: in that, for errors.
+        class_names: of labels that are numbers.
+
+    Raises:
+        DataError: there is no label, or it is not text, true, false or a whole number.
+
+    Example:
+        >>> label_text(" good ", "films.csv:2"), label_text(True, "films.csv:3"), label_text(2.0, "films.csv:4")
+        ('good', 'true', '2')
+    """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     withheld = bool(class_names) and value == -1  # as hub data sets mark the labels of a test set
     if value is None or value != value or withheld or (isinstance(value, str) and not value.strip()):
-        raise DataError(f"{where}: no label in column {column!r}; add it, or take the record out")
+        raise DataError(f"{where}: no label{place}; add it, or take the record out")
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, int):
-        return class_names[value] if class_names else str(value)
+    if isinstance(value, Integral):
+        return class_names[int(value)] if class_names else str(value)
     if not isinstance(value, str):
         kind = type(value).__name__
-        raise DataError(f"{where}: the label in column {column!r} is {kind}, not text or a whole number")
+        raise DataError(f"{where}: the label{place} is {kind}, not text or a whole number")
     check_surrogates(value, where)
     return value.strip()
 

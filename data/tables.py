@@ -3,6 +3,7 @@
 Each row knows where it stands, for errors; what had to be guessed or was left out goes into notes.
 """
 
+import contextlib
 import csv
 import glob
 import io
@@ -10,15 +11,19 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from suite.data.documents import Source, json_lines, load_hub, load_parquet, may_be_hub_name, read_text
+from suite.data.documents import Source, json_fault, json_lines, load_hub, load_parquet, may_be_hub_name, read_text
+from suite.data.packed import unpacked_suffix
 from suite.errors import DataError
 
 _TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet")
 _TEXTS = (".txt", ".md", "")  # in folders of classes
 _FIELD_LIMIT = 1 << 30  # characters in a field; the csv module's own limit of 131,072 is shorter than some texts
+_SAMPLE = 20  # lines that tell what parts the fields
+_LONE = "\ud80d"  # which no text of a file has; stands for a carriage return within a field
 
 Lines = list[tuple[int, list[str]]]  # fields of each row, and the line where it starts
 
@@ -65,13 +70,13 @@ def read_tables(
     """Read the tables of sources one after another.
 
     Args:
-        sources: one or several, each a file (.csv, .tsv, .jsonl, .json, .parquet; all but parquet also with .gz), a
-            pattern or a folder of such files, a folder with a folder of text files for each class (columns `text` and
-            `label`), one list of a JSON file that holds several (`file.json:train`), or a hub data set (`owner/name`,
-            `owner/name:configuration` or `owner/name:configuration:split`, where the configuration may be empty).
+        sources: one or several, each a file (.csv, .tsv, .jsonl, .json, .parquet; all but parquet perhaps packed, .gz
+            or .bz2), a pattern or a folder of such files, a folder with a folder of text files for each class (columns
+            `text` and `label`), one list of a JSON file that holds several (`file.json:train`), or a hub data set
+            (`owner/name`, `owner/name:configuration` or `owner/name:configuration:split`, where the configuration may
+            be empty).
         notes: are added to.
-        header: whether the first line of a CSV or TSV file names the columns; by default it does where a name in it is
-            one of `known` and does not come again below.
+        header: whether the first line of a CSV or TSV file names the columns; by default as `has_header` says.
         known: usual names of columns, in lower case.
 
     Raises:
@@ -87,10 +92,10 @@ def read_tables(
             for match in filter(Path.is_file, map(Path, matches)):
                 yield _read_file(match, notes, header, known)
         elif key and Path(file).is_file():
-            if _suffix(Path(file)) != ".json":
+            if unpacked_suffix(file) != ".json":
                 raise DataError(f"{source}: only a .json file holds several lists to name one of")
             yield _of_records(source, _read_json(Path(file), key))
-        elif may_be_hub_name(hub) and _suffix(Path(hub)) not in _TABLES:
+        elif may_be_hub_name(hub) and unpacked_suffix(hub) not in _TABLES:
             name, configuration, split = [*source.split(":", 2), "", ""][:3]
             yield _of_data_set(source, load_hub(f"{name}:{configuration}", split or None))
         else:
@@ -111,7 +116,7 @@ def count(number: int, noun: str) -> str:
 
 
 def _read_file(file: Path, notes: Notes, header: bool | None, known: Collection[str]) -> Table:
-    match _suffix(file):
+    match unpacked_suffix(file):
         case ".csv":
             return _of_lines(file, _read_csv(file, notes), notes, header, known)
         case ".tsv" | ".tab":
@@ -127,7 +132,7 @@ def _read_file(file: Path, notes: Notes, header: bool | None, known: Collection[
 
 def _read_folder(folder: Path, notes: Notes, header: bool | None, known: Collection[str]) -> Iterator[Table]:
     inside = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    tables = [path for path in inside if path.is_file() and _suffix(path) in _TABLES]
+    tables = [path for path in inside if path.is_file() and unpacked_suffix(path) in _TABLES]
     classes = [path for path in inside if path.is_dir()]
     if tables and classes:
         raise DataError(f"{folder}: both tables and folders in it; name the tables, such as {tables[0]}")
@@ -137,7 +142,8 @@ def _read_folder(folder: Path, notes: Notes, header: bool | None, known: Collect
     texts: list[Path] = []
     for path in sorted(path for place in classes for path in place.rglob("[!.]*") if path.is_file()):
         # files of 20 Newsgroups have no suffix, or a number
-        (texts if _suffix(path) in _TEXTS or _suffix(path)[1:].isdecimal() else left).append(path)
+        suffix = unpacked_suffix(path)
+        (texts if suffix in _TEXTS or suffix[1:].isdecimal() else left).append(path)
     if left:
         notes.add(str(folder), f"left out {count(len(left), 'file')} of other kinds, such as {left[0]}")
     if classes:
@@ -147,10 +153,6 @@ def _read_folder(folder: Path, notes: Notes, header: bool | None, known: Collect
         yield _read_file(table, notes, header, known)
 
 
-def _suffix(file: Path) -> str:
-    return Path(file.stem if file.suffix == ".gz" else file.name).suffix.lower()
-
-
 # ---- CSV and TSV
 
 
@@ -158,52 +160,116 @@ def _read_csv(file: Path, notes: Notes) -> Lines:
     content = read_text(file)
     if "\n" not in content:
         content = content.replace("\r", "\n")  # as old Macs ended lines
-    # Python's own writer leaves a lone carriage return without quotes, and its reader refuses it there
-    stand_in = next(sign for sign in map(chr, range(0xE000, 0xF900)) if sign not in content)
-    content = re.sub("\r(?!\n)", stand_in, content)
-    first = content.partition("\n")[0]
-    delimiter = "," if "," in first else next((sign for sign in ";\t" if sign in first), ",")
+    delimiter, rows = csv_rows(io.StringIO(content, newline="\n"), str(file))
     if delimiter != ",":
         notes.add(str(file), f"fields are parted by {delimiter!r}")
-    reader = csv.reader(io.StringIO(content, newline="\n"), delimiter=delimiter, strict=True)
-    limit = csv.field_size_limit(_FIELD_LIMIT)
-    rows = []
-    start = 1
-    try:
-        for row in reader:
-            rows.append((start, [cell.replace(stand_in, "\r") for cell in row]))
-            start = reader.line_num + 1
-    except csv.Error as error:
-        hint = "quotes open and close a field, and stand twice within it"
-        raise DataError(f"{file}:{start}: not CSV ({error}); {hint}") from None
-    finally:
-        csv.field_size_limit(limit)
-    return rows
+    return list(rows)
 
 
 def _read_tsv(file: Path, notes: Notes) -> Lines:
-    """Read what stands between tabs. A quote never spans tabs or lines: those of SST-2 and TREC do not match.
-
-    Quotes around a field are undone only where a CSV writer's hand is plain: those within it are doubled, or every
-    field of the line has them.
-    """
     rows = []
     undone = 0
     for number, line in enumerate(read_text(file).removesuffix("\n").split("\n"), 1):
-        row = line.removesuffix("\r").split("\t")
-        quoted = [_is_quoted(cell) for cell in row]
-        for place, cell in enumerate(row):
-            if quoted[place] and (all(quoted) or '""' in cell[1:-1]):
-                row[place] = cell[1:-1].replace('""', '"')
-                undone += 1
+        row, quotes = tab_fields(line)
+        undone += quotes
         rows.append((number, row if row != [""] else []))
     if undone:
         notes.add(str(file), f"undid the quotes around {count(undone, 'field')}, as CSV writes them")
     return rows
 
 
+def csv_rows(lines: Iterable[str], name: str) -> tuple[str, Iterator[tuple[int, list[str]]]]:
+    """Read CSV.
+
+    Args:
+        lines: with their ends.
+        name: of the file, for errors.
+
+    Returns:
+        what parts the fields: the sign that a first line such as Excel's `sep=;` names, or else one of , ; and tab;
+        and each row, with the line where it starts.
+
+    Raises:
+        DataError: while reading; it is not CSV.
+
+    Example:
+        >>> delimiter, rows = csv_rows(["a fine film, nr 1;good\\n", "no, and no again;bad\\n"], "films.csv")
+        >>> delimiter, next(rows)
+        (';', (1, ['a fine film, nr 1', 'good']))
+    """
+    # Python's own writer leaves a lone carriage return without quotes, and its reader refuses it there
+    lines = (re.sub("\r(?!\n)", _LONE, line) for line in lines)
+    sample = list(islice(lines, _SAMPLE))
+    named = re.match(r"sep=([^\w\s\"]|\t)\s*\Z", sample[0], re.IGNORECASE) if sample else None
+    delimiter = named[1] if named else max(",;\t", key=lambda sign: _likelihood(sample, sign))
+    rows = _csv_rows(chain(sample[1:] if named else sample, lines), name, delimiter, 2 if named else 1)
+    return delimiter, rows
+
+
+def _likelihood(lines: list[str], sign: str) -> tuple[int, int, int]:
+    """Rank a sign as what parts the fields: it parts many lines into as many as the first, and is no comma of prose."""
+    rows: list[tuple[int, list[str]]] = []
+    with contextlib.suppress(DataError):  # it is not CSV by this sign, or the sample ends within quotes
+        rows.extend((number, row) for number, row in _csv_rows(lines, "", sign, 1) if row)
+    width = len(rows[0][1]) if rows else 0
+    if width < 2:
+        return 0, 0, 0
+    alike = sum(len(row) == width for _, row in rows)
+    return alike, -sum(cell.startswith(" ") for _, row in rows for cell in row[1:]), width
+
+
+def _csv_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> Iterator[tuple[int, list[str]]]:
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    before = start
+    limit = csv.field_size_limit(_FIELD_LIMIT)
+    try:
+        for row in reader:
+            yield start, [cell.replace(_LONE, "\r") for cell in row]
+            start = before + reader.line_num
+    except csv.Error as error:
+        hint = "quotes open and close a field, and stand twice within it"
+        raise DataError(f"{name}:{start}: not CSV ({error}); {hint}") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+def tab_fields(line: str) -> tuple[list[str], int]:
+    """What stands between the tabs of a TSV line, and around how many fields quotes were undone.
+
+    A quote never spans tabs or lines: those of SST-2 and TREC do not match. Quotes around a field are undone only where
+    a CSV writer's hand is plain: those within it are doubled, or every field of the line has them.
+
+    Example:
+        >>> tab_fields('"A ""fine"" film"\\t"Good" it is\\n')
+        (['A "fine" film', '"Good" it is'], 1)
+    """
+    row = line.removesuffix("\n").removesuffix("\r").split("\t")
+    quoted = [_is_quoted(cell) for cell in row]
+    undone = 0
+    for place, cell in enumerate(row):
+        if quoted[place] and (all(quoted) or '""' in cell[1:-1]):
+            row[place] = cell[1:-1].replace('""', '"')
+            undone += 1
+    return row, undone
+
+
 def _is_quoted(cell: str) -> bool:
     return len(cell) > 1 and cell[0] == cell[-1] == '"' and '"' not in cell[1:-1].replace('""', "")
+
+
+def has_header(rows: Sequence[Sequence[str]], known: Collection[str]) -> bool:
+    """Whether the first of some rows names columns: a cell of it is a known name, and comes again in no other row.
+
+    The whole line may come again, as in two files one after the other.
+
+    Example:
+        >>> has_header([["text", "label"], ["a fine film", "good"]], {"text"})
+        True
+    """
+    first = rows[0]
+    others = [row for row in rows if row != first]
+    known_places = [place for place, cell in enumerate(first) if cell.strip().lower() in known]
+    return any(all(row[place : place + 1] != [first[place]] for row in others) for place in known_places)
 
 
 def _of_lines(file: Path, lines: Lines, notes: Notes, header: bool | None, known: Collection[str]) -> Table:
@@ -218,16 +284,17 @@ def _of_lines(file: Path, lines: Lines, notes: Notes, header: bool | None, known
             there = f"{count(len(row), 'field')} where the first line has {len(first)}"
             raise DataError(f"{file}:{number}: {there}; quote or take out what parts fields within a text")
     if header is None:
-        header = any(
-            cell.strip().lower() in known and all(row[place] != cell for _, row in filled[1:])
-            for place, cell in enumerate(first)
-        )
+        header = has_header([row for _, row in filled], known)
         if not header:
-            notes.add(str(file), "the first line is read as data, not as names of columns (`header` says otherwise)")
+            hint = "--set data.header=true, or --header of `suite eval`, says otherwise"
+            notes.add(str(file), f"the first line is read as data, not as names of columns ({hint})")
     columns = [cell.strip() for cell in first] if header else [str(place) for place, _ in enumerate(first, 1)]
     if twice := [column for column, times in Counter(columns).items() if times > 1]:
         raise DataError(f"{file}: two columns of the name {twice[0]!r}")
-    rows = [(f"{file}:{number}", dict(zip(columns, row, strict=True))) for number, row in filled[header:]]
+    body = [(number, row) for number, row in filled if row != first] if header else filled
+    if again := len(filled) - len(body) - header:
+        notes.add(str(file), f"left out the names of columns where they come again: {count(again, 'line')}")
+    rows = [(f"{file}:{number}", dict(zip(columns, row, strict=True))) for number, row in body]
     return Table(str(file), columns, rows, has_names=header)
 
 
@@ -242,6 +309,8 @@ def _read_json(file: Path, key: str = "") -> Iterable[tuple[int, Any]]:
         if error.msg == "Extra data" and not key:
             return json_lines(file)
         raise DataError(f"{file}:{error.lineno}: not JSON ({error.msg} at column {error.colno})") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{file}: not JSON ({json_fault(error)})") from None
     keys = [name for name, rows in value.items() if _is_rows(rows)] if isinstance(value, dict) else []
     if key and key not in keys:
         raise DataError(f"{file}: no list {key!r} of records in it; there are {', '.join(keys) or 'none'}")

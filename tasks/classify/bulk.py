@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
-import re
 import sys
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from suite.data.documents import check_surrogates
+from suite.data.documents import check_surrogates, json_fault
 from suite.data.files import write_atomic
+from suite.data.labelled import KNOWN
+from suite.data.tables import csv_rows, has_header, tab_fields
 from suite.errors import ConfigError, DataError
-
-if TYPE_CHECKING:
-    from suite.tasks.classify.pipeline import Classified, Classifier, ZeroShot
+from suite.tasks.classify.pipeline import Classified, Classifier, ZeroShot, check_pairs
 
 RECORDS, CHARACTERS = 512, 1 << 20  # at most at a time
-FIELD_LIMIT = 1 << 30  # characters; the csv module's own limit of 131,072 is shorter than some texts
-LONE = "\ufdd0"  # Unicode will never make it a character; stands for a carriage return within a CSV field
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "txt"}
 
 
@@ -53,7 +49,7 @@ class _Row(NamedTuple):
     where: str
     fields: list[str] | dict[str, Any]
     text: str
-    pair: str | None
+    pair: str | None = None
 
 
 class _Input(NamedTuple):
@@ -90,8 +86,8 @@ def classify_file(
             line).
         output: a .csv, .tsv, .jsonl or .txt file, which appears when all is done (None: standard output, in the
             format of the input).
-        column: with the text: a name, which is in the first line of a table, or the number of a column from 1 in a
-            table without names.
+        column: with the text: a name, which is in the first line of a table, or a number from 1. By number, the first
+            line is taken for names or a record as `suite.data.tables.has_header` says.
         pair: column with the second text.
         min_probability: below it a record is unsure.
         as_json: write JSON lines to standard output.
@@ -110,6 +106,7 @@ def classify_file(
     if written == "txt" and kind != "txt":
         raise ConfigError(f"{output}: a table's columns do not fit lines of text; name a .csv, .tsv or .jsonl file")
     typed = source is None and sys.stdin.isatty()
+    check_pairs(classifier.pairs, bool(pair))  # before anything is written
     done: list[Summary] = []
 
     def write(file: IO[str]) -> None:
@@ -117,6 +114,8 @@ def classify_file(
             zipped = source is not None and source.suffix == ".gz"
             name = "standard input" if source is None else str(source)
             found = _read(gzip.GzipFile(fileobj=stream) if zipped else stream, name, kind, column, pair)
+            if written == "jsonl":
+                _require_distinct(found.names or [], name)
             summary = _label(
                 classifier,
                 found,
@@ -152,23 +151,26 @@ def _kind(path: Path) -> str:
 def _read(stream: Any, name: str, kind: str, column: str, pair: str) -> _Input:
     lines = _lines(stream, name)
     if kind == "txt":
-        texts = (_Row(f"{name}:{number}", [line], line, None) for number, line in enumerate(map(_bare, lines), 1))
+        texts = (_Row(f"{name}:{number}", [line], line) for number, line in enumerate(map(_bare, lines), 1))
         return _Input(kind, ["text"], texts)
     if kind == "jsonl":
         return _Input(kind, None, _objects(lines, name, column, pair))
     first = next(lines, "")
-    if not first:
-        raise DataError(f"{name}: no rows")
-    delimiter = "\t" if kind == "tsv" else next((sign for sign in ",;\t" if sign in first), ",")
     end = "\r\n" if first.endswith("\r\n") else "\n"
-    table = _tab_rows if kind == "tsv" else _csv_rows
-    rows = table(chain([first], lines), name, delimiter)
-    if column.isdecimal():
-        return _Input(kind, None, _table(rows, name, None, column, pair), delimiter, end)
-    names = [cell.strip() for cell in next(rows)[1]]
-    for wanted in filter(None, (column, pair)):  # before anything is written
-        _cell(names, names, wanted, name)
-    return _Input(kind, names, _table(rows, name, names, column, pair), delimiter, end)
+    lines = chain([first], lines)
+    rows: Iterator[tuple[int, list[str]]] = ((number, tab_fields(line)[0]) for number, line in enumerate(lines, 1))
+    delimiter = "\t"
+    if kind == "csv":
+        delimiter, rows = csv_rows(lines, name)
+    start = list(islice(rows, RECORDS if column.isdecimal() else 1)) if first else []
+    if not start:
+        raise DataError(f"{name}: no rows")
+    rows = chain(start, rows)
+    named = not column.isdecimal() or has_header([row for _, row in start], KNOWN)
+    names = [cell.strip() for cell in next(rows)[1]] if named else None
+    width = len(start[0][1])
+    places = [_place(names, width, wanted, name) for wanted in (column, pair) if wanted]  # before anything is written
+    return _Input(kind, names, _table(rows, name, width, places), delimiter, end)
 
 
 def _lines(stream: Any, name: str) -> Iterator[str]:
@@ -189,47 +191,28 @@ def _bare(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
 
-def _tab_rows(lines: Iterator[str], name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    return ((number, _bare(line).split(delimiter)) for number, line in enumerate(lines, 1))
-
-
-def _csv_rows(lines: Iterator[str], name: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    # Python's own writer may leave a lone carriage return without quotes, and its reader refuses it there
-    reader = csv.reader((re.sub("\r(?!\n)", LONE, line) for line in lines), delimiter=delimiter, strict=True)
-    limit = csv.field_size_limit(FIELD_LIMIT)
-    start = 1
-    try:
-        for row in reader:
-            yield start, [cell.replace(LONE, "\r") for cell in row]
-            start = reader.line_num + 1
-    except csv.Error as error:
-        hint = "quotes open and close a field, and stand twice within it"
-        raise DataError(f"{name}:{start}: not CSV ({error}); {hint}") from None
-    finally:
-        csv.field_size_limit(limit)
-
-
-def _table(
-    rows: Iterator[tuple[int, list[str]]], name: str, names: list[str] | None, column: str, pair: str
-) -> Iterator[_Row]:
-    width = 0 if names is None else len(names)
+def _table(rows: Iterator[tuple[int, list[str]]], name: str, width: int, places: Sequence[int]) -> Iterator[_Row]:
     for number, row in rows:
-        width = width or len(row)
         if row in ([], [""]):  # a blank line is a record without text, so that the output has as many
             row = [""] * width
         if len(row) != width:
             raise DataError(f"{name}:{number}: {len(row)} fields, where the first line has {width}")
-        text, other = (_cell(row, names, wanted, name) if wanted else None for wanted in (column, pair))
-        yield _Row(f"{name}:{number}", row, text or "", other)
+        yield _Row(f"{name}:{number}", row, *(row[place] for place in places))
 
 
-def _cell(row: list[str], names: list[str] | None, column: str, name: str) -> str:
+def _place(names: list[str] | None, width: int, column: str, name: str) -> int:
     if names is not None and column in names:
-        return row[names.index(column)]
-    if names is None and column.isdecimal() and 1 <= int(column) <= len(row):
-        return row[int(column) - 1]
-    there = f"there are {', '.join(names)[:300]}" if names is not None else f"there are {len(row)}, without names"
+        _require_distinct([one for one in names if one == column], name)
+        return names.index(column)
+    if column.isdecimal() and 1 <= int(column) <= width:
+        return int(column) - 1
+    there = f"there are {', '.join(names)[:300]}" if names is not None else f"there are {width}, without names"
     raise DataError(f"{name}: no column {column!r}; {there}")
+
+
+def _require_distinct(names: Sequence[str], name: str) -> None:
+    if twice := [one for place, one in enumerate(names) if one in names[:place]]:
+        raise DataError(f"{name}: two columns of the name {twice[0]!r}")
 
 
 def _objects(lines: Iterator[str], name: str, column: str, pair: str) -> Iterator[_Row]:
@@ -239,8 +222,8 @@ def _objects(lines: Iterator[str], name: str, column: str, pair: str) -> Iterato
             continue
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{where}: not JSON ({error.msg} at column {error.colno})") from None
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: not JSON ({json_fault(error)})") from None
         if not isinstance(record, dict):
             raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
         text, other = (_value(record, wanted, where) if wanted else None for wanted in (column, pair))
@@ -331,7 +314,12 @@ def _result(row: _Row, answer: Classified | None, added: tuple[str, ...], writte
         if taken := [name for name in added if name in record]:
             raise DataError(f"{row.where}: there is a column {taken[0]!r}, which the first record lacks; rename it")
         new = dict(zip(added, (label, odds, labels), strict=False))
-        return json.dumps({**record, **new}, ensure_ascii=False) + "\n"
+        try:
+            line = json.dumps({**record, **new}, ensure_ascii=False, allow_nan=False) + "\n"
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{row.where}: cannot be written as JSON ({error})") from None
+        check_surrogates(line, row.where)
+        return line
     cells = [label or "", "" if odds is None else f"{odds:.6f}", json.dumps(labels, ensure_ascii=False)][: len(added)]
     if written == "txt":
         return "\t".join([*cells, row.text]) + "\n"

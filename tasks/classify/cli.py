@@ -47,7 +47,7 @@ threshold_option = click.option(
 @click.option("--explain", is_flag=True, help="Colour the tokens that mattered.")
 @click.option("--lines", is_flag=True, help="Label each line of standard input.")
 @click.option("--input", "source", type=click.Path(), metavar="FILE", help="Label each record: .csv .tsv .jsonl .txt")
-@click.option("--column", metavar="C", help="Its text: a name, or a number where none has one.  [default: text]")
+@click.option("--column", metavar="C", help="Its text: a name, or a number from 1.  [default: text]")
 @click.option("--pair-column", metavar="C", help="Its second text.")
 @click.option("--output", type=click.Path(), metavar="FILE", help="Where the records go.  [default: standard output]")
 @model_options("classify")
@@ -161,7 +161,10 @@ def _classifier(model: Model, labels: str | None, threshold: float | None) -> Cl
 
     if labels is not None:
         return ZeroShot(model, labels=labels.split(","))
-    return Classifier(model) if threshold is None else Classifier(model, threshold=threshold)
+    classifier = Classifier(model) if threshold is None else Classifier(model, threshold=threshold)
+    if threshold is not None and not classifier.multi:
+        raise click.UsageError("--threshold is for a model that gives several labels, and this one gives one")
+    return classifier
 
 
 def _json_of(
@@ -333,7 +336,11 @@ def evaluate(
     for picture in (reliability, confusion):
         if picture is not None:
             plots.check_format(picture)
+    if labels is not None and threshold is not None:
+        raise click.UsageError("--labels goes without --threshold")
     loaded = _loader(model, labels, revision, device, quantize)
+    if threshold is not None:
+        _classifier(loaded, None, threshold)  # refuses a threshold that it has no use for
     from tqdm import tqdm
 
     from suite.tasks.classify import evaluate as evaluation

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from suite.data.labelled import Labelled, stratified_split
+from suite.data.documents import check_surrogates
+from suite.data.labelled import Labelled, label_text, stratified_split
 from suite.errors import ConfigError, DataError
 from suite.hub import Model, load
 from suite.model.heads import Headed, pool_last
 from suite.tasks.classify.codec import Codec, Text, cut
 from suite.tasks.classify.metrics import fit_temperature
 from suite.training.batches import Batch, Example
-from suite.training.recipe import Recipe
+from suite.training.recipe import Recipe, from_table
 
 BATCH_TOKENS = 4096  # read at one time, padding included
 Progress = Callable[[int], object]
@@ -92,6 +93,7 @@ class Classifier:
             raise ConfigError(f"threshold is {threshold}, and must be between 0 and 1")
         self.model, self.head, self.threshold = model, model.head, threshold
         self.codec = Codec.from_extra(model.tokenizer, model.extra, model.name)
+        self.pairs: bool | None = model.extra.get("pairs")  # whether it was trained on pairs; older ones do not say
         if self.head.out_features != len(self.codec.labels):
             raise DataError(
                 f"{model.name}: the head has {self.head.out_features} outputs, for {len(self.codec.labels)} labels"
@@ -120,9 +122,11 @@ class Classifier:
 
         Raises:
             ConfigError: min_probability is no probability.
-            DataError: a text is not valid Unicode.
+            DataError: a text is not valid Unicode, or is a pair or none against what the model was trained on.
         """
         given, spread = as_texts(texts), self.spread
+        for text in given:
+            check_pairs(self.pairs, not isinstance(text, str))
         if not 0 <= min_probability <= 1:
             raise ConfigError(f"min_probability is {min_probability}, and must be between 0 and 1")
         results = []
@@ -181,9 +185,10 @@ class Classifier:
             label: the one to explain (None: the likeliest).
 
         Raises:
-            DataError: the text is longer than the model reads at once, or there is no such label.
+            DataError: the text is longer than the model reads at once, there is no such label, or as for a call.
             ConfigError: the model was prepared for inference alone.
         """
+        check_pairs(self.pairs, not isinstance(text, str))
         sequences = self.codec.pieces(text)
         if len(sequences) > 1:
             raise DataError(
@@ -240,6 +245,7 @@ class ZeroShot:
     """
 
     multi = False
+    pairs = False
 
     def __init__(self, model: Model, *, labels: Sequence[str], template: str = "{}\n\nThis text is about") -> None:
         names = tuple(label.strip() for label in labels)
@@ -302,7 +308,7 @@ class ZeroShot:
 
 def fine_tune(
     texts: Sequence[Text],
-    labels: Sequence[str | Sequence[str]],
+    labels: Sequence[str | int | Sequence[str | int]],
     *,
     base: str = "lm",
     out: Path | str | None = None,
@@ -313,14 +319,16 @@ def fine_tune(
 
     Args:
         texts: at least two; a pair of texts is a tuple.
-        labels: one a text, or a sequence of them where a text may have several.
+        labels: one a text, or a sequence of them where a text may have several; see `suite.data.labelled.label_text`.
         base: the model to start from, as for `suite.load`.
         out: directory of the run, to be loaded again with `suite.load` (None: kept in memory alone).
-        settings: lines that change the default recipe, such as "run.epochs=3".
+        settings: lines that change the default recipe, such as "run.epochs=3"; of its table `data`, which is about
+            files, `data.held_out` and `data.limit` alone.
         say: as for `suite.training.fit.fit`.
 
     Raises:
-        DataError: texts and labels are not equally many, or there are fewer than two classes.
+        DataError: texts and labels are not equally many, one of them is none, or there are fewer than two classes.
+        ConfigError: a setting is unknown or has the wrong type.
 
     Example:
         >>> texts = ["good", "fine film", "bad", "a poor film"] * 4
@@ -328,27 +336,43 @@ def fine_tune(
         >>> classifier("a good film").label in classifier.labels  # doctest: +SKIP
         True
     """
-    from suite.tasks.classify.task import Classification
+    from suite.tasks.classify.task import Classification, DataConfig, draw
     from suite.training.fit import fit_data
 
     if len(texts) != len(labels):
         raise DataError(f"{len(texts)} texts came with {len(labels)} labels")
     task = Classification()
     recipe = Recipe.load(task.default_recipe(), [f'base="{base}"', *settings])
+    options = from_table(DataConfig, recipe.data, "settings", "data.")
+    if strange := recipe.data.keys() - {"held_out", "limit"}:
+        raise ConfigError(f"settings: data.{min(strange)} is about files, and here texts and labels are given")
     records = [
-        Labelled(
-            text=text if isinstance(text, str) else text[0],
-            pair=None if isinstance(text, str) else text[1],
-            labels=(label,) if isinstance(label, str) else tuple(label),
-            where=f"text {place}",
-        )
-        for place, (text, label) in enumerate(zip(texts, labels, strict=True))
+        _record(text, label, f"text {place}") for place, (text, label) in enumerate(zip(texts, labels, strict=True))
     ]
-    train, valid = stratified_split(records, float(recipe.data.get("held_out", 0.1)), recipe.seed)
+    train, valid = stratified_split(records, options.held_out, recipe.seed)
+    if options.limit:
+        train = draw(train, options.limit, recipe.seed)
     data = task.prepare_records(recipe, train, valid)
     with tempfile.TemporaryDirectory() as scratch:
         fitted = fit_data(recipe, data, out or scratch, say=say)
         return Classifier(load(fitted.checkpoint))
+
+
+def _record(text: Text, label: str | int | Sequence[str | int], where: str) -> Labelled:
+    sides = text if isinstance(text, tuple) else (text,)
+    for side in sides:
+        if not isinstance(side, str):
+            raise DataError(f"{where} is {type(side).__name__}, not text")
+        check_surrogates(side, where)
+    if not 1 <= len(sides) <= 2:
+        raise DataError(f"{where} is {len(sides)} texts; a pair is two")
+    several = [label] if isinstance(label, str) or not isinstance(label, Iterable) else label
+    return Labelled(
+        text=sides[0],
+        pair=sides[1] if len(sides) == 2 else None,
+        labels=tuple(dict.fromkeys(label_text(one, where) for one in several)),
+        where=where,
+    )
 
 
 def calibrate(model: Headed, examples: Sequence[Example]) -> dict[str, float]:
@@ -389,6 +413,21 @@ def classified(
         labels=hold,
         pieces=pieces,
     )
+
+
+def check_pairs(trained: bool | None, given: bool) -> None:
+    """Raise a DataError where a model was trained on pairs of texts and is given single ones, or the other way round.
+
+    Args:
+        trained: whether on pairs; None where that is not known.
+        given: whether it is given pairs.
+    """
+    if trained is not None and trained != given:
+        raise DataError(
+            "the model was trained on pairs; give the second text too (--pair, --pair-column)"
+            if trained
+            else "the model was trained on single texts; leave out the second one (--pair, --pair-column)"
+        )
 
 
 def as_texts(texts: Text | Sequence[Text]) -> list[Text]:

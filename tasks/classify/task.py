@@ -30,20 +30,22 @@ class DataConfig:
 
     Args:
         train, valid: sources of labelled texts. Without `valid`, a part of `train` is held out, class by class.
-        text, label, pair: columns, guessed by their names where none are given.
+        text, label, pair: columns by name, or by number from 1; guessed by their names where none are given.
         separator: between several labels in a cell.
         names: class names for labels that are numbers.
+        header: whether the first line of a CSV or TSV file names the columns (None: guessed).
         held_out: share of the training texts held out for validation.
         limit: training texts to use, drawn at random by the seed; 0 for all.
     """
 
     train: list[str] = field(default_factory=list)
     valid: list[str] = field(default_factory=list)
-    text: str | list[str] = ""
-    label: str = ""
-    pair: str = ""
+    text: str | int | list[str | int] = ""
+    label: str | int = ""
+    pair: str | int = ""
     separator: str = ""
     names: list[str] = field(default_factory=list)
+    header: bool | None = None
     held_out: float = 0.1
     limit: int = 0
 
@@ -114,11 +116,12 @@ class Classification(PackagedTask):
         def read(sources: list[str]) -> tuple[list[Labelled], list[str]]:
             found = read_labelled(
                 sources,
-                text=data.text,
-                label=data.label,
-                pair=data.pair,
+                text=[str(column) for column in (data.text if isinstance(data.text, list) else [data.text])],
+                label=str(data.label),
+                pair=str(data.pair),
                 separator=data.separator,
                 names=data.names,
+                header=data.header,
             )
             return found.records, found.notes
 
@@ -163,6 +166,7 @@ class Classification(PackagedTask):
         examples, longer = codec.examples(train)
         held, _ = codec.examples(valid)
         told = [*notes, *check(train, valid)]
+        kinds = {record.pair is not None for record in train}
         if longer:
             told.append(
                 f"{longer:,} of {len(train):,} texts are over {codec.max_tokens} tokens; training takes their start"
@@ -172,7 +176,7 @@ class Classification(PackagedTask):
             valid=held,
             tokenizer=tokenizer,
             vocab_size=tokenizer.vocab_size,
-            extra=codec.to_dict(),
+            extra=codec.to_dict() | ({"pairs": kinds.pop()} if len(kinds) == 1 else {}),
             outputs=len(labels),
             loss=classification(
                 smoothing=recipe.loss.smoothing,

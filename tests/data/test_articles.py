@@ -2,6 +2,7 @@
 
 # ruff: noqa: RUF001 (dashes are meant)
 
+import bz2
 import csv
 import doctest
 import gzip
@@ -75,7 +76,8 @@ def read(source: Any, **columns: str) -> tuple[list[tuple[str, str, str]], list[
 def put(path: Path, content: str | bytes) -> str:
     content = content.encode() if isinstance(content, str) else content
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+    pack = {".gz": gzip.compress, ".bz2": bz2.compress}.get(path.suffix, bytes)
+    path.write_bytes(pack(content))
     return str(path)
 
 
@@ -110,7 +112,7 @@ def test_body() -> None:
     assert Article(sections=sections).body == "One.\nTwo.\n3."
 
 
-@pytest.mark.parametrize("form", ["a.jsonl", "a.jsonl.gz", "a.ndjson", "a.json", "b.json", "parquet"])
+@pytest.mark.parametrize("form", ["a.jsonl", "a.jsonl.gz", "a.jsonl.bz2", "a.ndjson", "a.json", "b.json", "parquet"])
 def test_articles_in_sections(tmp_path: Path, form: str) -> None:
     """Title, lead and sections come through from every form of record, one paragraph a line."""
     if form == "parquet":
@@ -123,7 +125,7 @@ def test_articles_in_sections(tmp_path: Path, form: str) -> None:
     assert article.where.startswith(source)
 
 
-@pytest.mark.parametrize("form", ["a.jsonl", "a.json", "a.csv", "a.csv.gz", "parquet"])
+@pytest.mark.parametrize("form", ["a.jsonl", "a.json", "a.csv", "a.csv.gz", "a.csv.bz2", "parquet"])
 def test_texts_with_summaries(tmp_path: Path, form: str) -> None:
     """Data sets of summaries are read without naming their columns, and what was guessed is told."""
     if form == "parquet":
@@ -256,6 +258,13 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("a.jsonl", '{"lead": "a", "sections": [{"heading": "", "text": "\\udc00"}]}', {}, "a.jsonl:1: half of a"),
         ("a.jsonl", "", {}, "a.jsonl: no records"),
         ("a.jsonl", '{"text": "just a line"}', {}, "a.jsonl: no title of an article in it, which WikiText has as"),
+        (
+            "a.jsonl",
+            '{"text": "a line"}',
+            {},
+            "blank lines; the only column is 'text', and other records need title, lead",
+        ),
+        ("a.jsonl", '{"text": "a"}', {"lead": "summary"}, "a.jsonl: no column 'summary'; there are text"),
         ("a.txt", "Just a line.\n", {}, "a.txt: no title of an article in it, which WikiText has as"),
         ("a.txt", b" = A = \n\xff", {}, "a.txt: not UTF-8, byte 0xff at offset 8"),
         ("a.txt.gz", b"", {}, "a.txt.gz: no title"),

@@ -4,7 +4,9 @@ import csv
 import dataclasses
 import json
 import random
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -147,6 +149,7 @@ def test_what_is_added_to_a_base_is_small_and_finds_it_again(folder: Path, tmp_p
     convert(tmp_path / "run", tmp_path / "whole", to="suite")  # merged, with its head
     whole = pipeline("classify", str(tmp_path / "whole"))
     assert whole("the owl 7")[0].scores == pytest.approx(classify("the owl 7")[0].scores, abs=1e-5)
+    shutil.rmtree(base)
     convert(
         fit(recipe_of(str(folder / "things.csv"), "seed=5", "run.epochs=1"), tmp_path / "other").checkpoint,
         base,
@@ -195,6 +198,65 @@ def test_three_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("", "")
     with pytest.raises(DataError, match="2 texts came with 1 labels"):
         fine_tune(["a", "b"], ["x"])
+
+
+@pytest.mark.parametrize(
+    ("given", "labels", "settings", "message"),
+    [
+        (["a", None], ["x", "y"], [], "text 1 is NoneType, not text"),
+        (["a", ("b", None)], ["x", "y"], [], "text 1 is NoneType, not text"),
+        (["a", ()], ["x", "y"], [], "text 1 is 0 texts; a pair is two"),
+        (["a", "b"], ["x", None], [], "text 1: no label"),
+        (["a", "b"], ["x", 0.5], [], "text 1: the label is float"),
+        (["a", "b"], ["x", "y"], ["data.heldout=0.2"], "unknown key 'data.heldout'; did you mean 'data.held_out'"),
+        (["a", "b"], ["x", "y"], ["data.held_out=2"], "data.held_out must be between 0 and 1"),
+        (["a", "b"], ["x", "y"], ["data.separator=;"], "data.separator is about files"),
+    ],
+)
+def test_lists_that_cannot_be_learnt_from(
+    given: list[Any], labels: list[Any], settings: list[str], message: str
+) -> None:
+    """A setting that does nothing was taken without a word, and a missing text ended in a traceback."""
+    with pytest.raises((ConfigError, DataError), match=message):
+        fine_tune(given, labels, settings=[*NEW, *settings])
+
+
+def test_lists_are_read_as_files_are() -> None:
+    """Labels that are numbers or truth values, spaces around them, several of them, and the limit."""
+    rows = [(f"text {number}", [True, 3, " x ", [3, "x"]][number % 4]) for number in range(40)]
+    lines: list[str] = []
+    texts, labels = zip(*rows, strict=True)
+    settings = [*NEW, "run.epochs=0", "run.steps=1", "data.limit=8"]
+    classifier = fine_tune(texts, labels, settings=settings, say=lines.append)
+    assert classifier.labels == ("3", "true", "x") and classifier.multi
+    assert any(line.startswith("8 records for training") for line in lines)
+
+
+def test_pairs_are_told_from_single_texts() -> None:
+    """A classifier of pairs gave an answer to half a question, and one of texts read a second one it never learnt."""
+    settings = [*NEW, "run.epochs=0", "run.steps=1"]
+    texts = [f"text {number}" for number in range(8)]
+    single = fine_tune(texts, [0, 1] * 4, settings=settings)
+    pairs = fine_tune([(text, "b") for text in texts], [0, 1] * 4, settings=settings)
+    assert (single.pairs, pairs.pairs) == (False, True) and pairs(("a", "b"))[0].pieces == 1
+    for call in (pairs, pairs.explain):
+        with pytest.raises(DataError, match="trained on pairs; give the second text too"):
+            call("a")
+    for call in (single, single.explain):
+        with pytest.raises(DataError, match="trained on single texts; leave out the second"):
+            call(("a", "b"))
+
+
+def test_columns_by_number_and_the_header_are_settings(tmp_path: Path) -> None:
+    """A note told of an option that training lacked, and `data.text=1` was refused."""
+    source = tmp_path / "a.csv"
+    source.write_text("mood,words\n" + "".join(f"{label},{text}\n" for text, label in texts(40)))
+    columns = ["data.text=2", "data.label=1"]
+    task, cache = find_task("classify"), tmp_path / "cache"
+    with_header = task.prepare(recipe_of(str(source), *columns, "data.header=true"), cache)
+    assert with_header.extra["labels"] == ["bird", "fruit", "tool"]
+    guessed = task.prepare(recipe_of(str(source), *columns, "data.text=[2]"), cache)
+    assert "mood" in guessed.extra["labels"] and any("data.header=true" in note for note in guessed.notes)
 
 
 def test_zero_shot_takes_out_what_is_common_anyway() -> None:
@@ -294,3 +356,15 @@ def test_losses_of_a_cut_batch_add_up() -> None:
     assert float(sum(part[2]["accuracy"] for part in parts)) == float(extras["accuracy"])
     without, _, _ = classification()(model, Batch.collate(examples))
     assert whole.item() - without.item() == pytest.approx(0.5 * 4 * 3.0, rel=0.3)  # near log 20 a row
+
+
+def test_a_run_does_not_go_on_with_other_data(folder: Path, tmp_path: Path) -> None:
+    """A finished run got the new labels' names on the old weights."""
+    rows = texts(60)
+    source = write_csv(tmp_path / "things.csv", rows)
+    recipe = recipe_of(source, "run.epochs=1")
+    fit(recipe, tmp_path / "run")
+    fit(recipe, tmp_path / "run")  # the same once more is a run that is finished
+    write_csv(tmp_path / "things.csv", [(text, label.upper()) for text, label in rows])
+    with pytest.raises(ConfigError, match="other data"):
+        fit(recipe, tmp_path / "run")

@@ -16,6 +16,7 @@ import torch
 from suite import pipeline
 from suite.checkpoint import save_checkpoint
 from suite.cli.main import main
+from suite.data.labelled import read_labelled
 from suite.data.tokenizer import Tokenizer
 from suite.errors import DataError
 from suite.model import ModelConfig, Transformer
@@ -33,6 +34,7 @@ class Fake:
 
     labels = LABELS
     multi = False
+    pairs: bool | None = None
     asked: list[int]
 
     def __init__(self, model: Any = None, *, threshold: float = 0.5) -> None:
@@ -243,6 +245,17 @@ def test_a_table_gets_two_columns_and_keeps_the_rest(tmp_path: Path) -> None:
         ("a.csv", "text;n\ncat, dog;1\n", {}, "text;n;label;probability\ncat, dog;1;cat;0.800000\n"),
         ("a.csv", "text\ncat\n\ndog\n", {}, "text,label,probability\ncat,cat,0.800000\n,,\ndog,dog,0.800000\n"),
         ("a.csv", "text,n\n", {}, "text,n,label,probability\n"),
+        ("a.csv", "a cat, nr 1;1\n", {"column": "1"}, "a cat, nr 1;1;cat;0.800000\n"),
+        (
+            "a.csv",
+            '"text, body";n\ncat;1\n',
+            {"column": "text, body"},
+            "text, body;n;label;probability\ncat;1;cat;0.800000\n",
+        ),
+        ("a.csv", "sep=;\r\ntext;n\r\ncat;1\r\n", {}, "text;n;label;probability\r\ncat;1;cat;0.800000\r\n"),
+        ("a.csv", "n,text\n1,cat\n", {"column": "2"}, "n,text,label,probability\n1,cat,cat,0.800000\n"),
+        ("a.csv", "cat,text\nowl,text\n", {"column": "1"}, "cat,text,cat,0.800000\nowl,text,owl,0.800000\n"),
+        ("a.csv", "n,n,text\n1,2,cat\n", {}, "n,n,text,label,probability\n1,2,cat,cat,0.800000\n"),
         ("a.csv", "text,n\na\rcat,1\n", {}, 'text,n,label,probability\n"a\rcat",1,cat,0.800000\n'),
         ("a.txt", "dog\r\n\ncat\tor so", {}, "dog\t0.800000\tdog\n\t\t\ncat\t0.800000\tcat\tor so\n"),
         ("a.txt", "", {}, ""),
@@ -255,6 +268,16 @@ def test_every_record_has_its_line(
     source.write_bytes(content.encode())
     bulk.classify_file(Fake(), source, output, **options)  # type: ignore[arg-type]
     assert output.read_bytes().decode() == expected
+
+
+def test_quotes_of_a_tsv_file_are_undone_as_in_training(tmp_path: Path) -> None:
+    """Training read the text without them, and use with them."""
+    source, output = tmp_path / "a.tsv", tmp_path / "b.jsonl"
+    source.write_text('text\tn\n"A ""cat"""\t"1\n"dog"\t"2"\n')
+    bulk.classify_file(Fake(), source, output)  # type: ignore[arg-type]
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    expected = [record.text for record in read_labelled(source, text="text", label="n").records]
+    assert [record["text"] for record in found] == expected == ['A "cat"', "dog"]
 
 
 def test_json_lines_keep_their_fields(tmp_path: Path) -> None:
@@ -417,6 +440,14 @@ def test_what_cannot_be_is_one_line(
         ("a.jsonl", b'{"text": "x"}\n{"text": 1}\n', "a.jsonl:2: column 'text' holds int, not text"),
         ("a.jsonl", b'{"text": "x"}\n{"body": 1}\n', "a.jsonl:2: no column 'text'; there are body"),
         ("a.jsonl", b'{"text": "x"}\n{"text"\n', "a.jsonl:2: not JSON"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": "y", "n": %s}\n' % (b"9" * 5000), "a.jsonl:2: not JSON (a number of too"),
+        ("a.jsonl", b'{"text": "x"}\n{"n": ' + b"[" * 100_000, "a.jsonl:2: not JSON (nested too deeply)"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": "y", "n": NaN}\n', "a.jsonl:2: cannot be written as JSON"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": "y", "n": 1e400}\n', "a.jsonl:2: cannot be written as JSON"),
+        ("a.jsonl", b'{"text": "x", "n": "\\ud800"}\n', "a.jsonl:1: half of a surrogate pair"),
+        ("a.csv", b"text,text\na,b\n", "a.csv: two columns of the name 'text'"),
+        ("a.csv", b"text,n,n\na,b,c\n", "a.csv: two columns of the name 'n'"),
+        ("a.csv", b"sep=;\n", "a.csv: no rows"),
         ("a.jsonl", b'["x"]\n', "a.jsonl:1: a JSON object is needed on each line, not list"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1: half of a surrogate pair"),
         ("a.jsonl", b'{"text": "x"}\n{"text": "y", "label": 1}\n', "a.jsonl:2: there is a column 'label', which the"),
@@ -435,6 +466,27 @@ def test_a_broken_file_is_named_with_its_line_and_leaves_nothing(
     Path(name).write_bytes(content)
     assert message in refused(capsys, "--input", name, "--output", "out.jsonl")
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("words", [["run", "classify", "a"], ["eval", "classify", "a.csv"]])
+def test_a_threshold_without_use_is_refused(tiny: str, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """A model that gives one label took it without a word."""
+    assert main([*words, "--model", tiny, "--threshold", "0.3"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "--threshold is for a model that gives several labels" in err
+
+
+@pytest.mark.usefixtures("fake")
+def test_pairs_that_do_not_fit_the_model_are_refused_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A model of pairs labelled half of each record."""
+    source = tmp_path / "a.csv"
+    source.write_text("text,other\na cat,b\n")
+    monkeypatch.setattr(Fake, "pairs", True)
+    assert "give the second text too" in refused(capsys, "--input", str(source))
+    monkeypatch.setattr(Fake, "pairs", False)
+    assert "leave out the second one" in refused(capsys, "--input", str(source), "--pair-column", "other")
 
 
 @pytest.mark.usefixtures("fake")
