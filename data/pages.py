@@ -13,7 +13,7 @@ from suite.data.articles import Article, told
 from suite.data.documents import check_surrogates, decode
 from suite.data.mediawiki import read_dump, read_wikitext, redirect_target
 from suite.data.packed import open_packed, unpacked_suffix
-from suite.data.paragraphs import unwrap
+from suite.data.paragraphs import tidy, unwrap
 from suite.data.tables import Notes
 from suite.data.webpages import read_html, read_markdown
 from suite.errors import DataError
@@ -139,8 +139,27 @@ def _kind_of_text(text: str) -> Kind:
 
 def _read_plain(text: str, name: str) -> Article:
     first, _, rest = text.strip().partition("\n")
-    title = first.strip()
+    title = tidy(first)
     alone = not rest.partition("\n")[0].strip() and bool(rest)
     if not alone or len(title) > _TITLE or _ENDED.search(title):
         title, rest = "", text
     return Article.from_parts(title, [("", unwrap(rest))], name)
+
+
+def places_in(text: str, body: str) -> list[int]:
+    """For each character of an article's body that is no white space, where it stands in the plain text it came from.
+
+    Unwrapping takes out white space, what cannot be seen, lines without a letter or digit, and the title before it all.
+
+    Example:
+        >>> places_in("Rain\\n\\nIt\\nrained.", "It rained.")
+        [6, 7, 9, 10, 11, 12, 13, 14, 15]
+    """
+    seen = {character for character in set(text) if tidy(character)}
+    places: list[int] = []
+    start = 0
+    for line in text.splitlines(keepends=True):
+        if any(map(str.isalnum, line)):
+            places += [place for place, character in enumerate(line, start) if character in seen]
+        start += len(line)
+    return places[len(places) - len("".join(body.split())) :]

@@ -110,7 +110,12 @@ _LINE_ENDS = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
 _LINE_END = rf"(?:\r\n|[{_LINE_ENDS}])"
 _LINE = re.compile(rf"([^{_LINE_ENDS}]*)(?:{_LINE_END}|\Z)")
 _QUOTE = re.compile(r"[ \t]*(?:>[ \t]*)*")
-_MARKER = re.compile(r"(?:(?:[-*+•‣◦▪·–—]|#{1,6}|\d{1,3}[.)]|\(?[A-Za-z0-9]{1,2}\)|\[[ xX]\])[ \t\u00a0]+)")
+_ABBREVIATION = r"(?:\d|\w\.|(?:Chr|ex)\.)"  # after a letter with a full stop: p. 5, z. B., v. Chr., p. ex.
+_MARKER = re.compile(
+    r"(?:[-*+•‣◦▪·–—]|#{1,6}|\d{1,3}[.)]|\(?[A-Za-z0-9]{1,2}\)|\[[ xX]\]"
+    rf"|[a-z]\.(?![ \t\u00a0]+{_ABBREVIATION}))[ \t\u00a0]+"
+)
+_FENCE = re.compile(r"^[ \t>]*(`{3,}|~{3,})([^`\n]*)$", re.MULTILINE)
 _ORDINAL_NOUN = re.compile(
     r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*|(?:Jahrhundert|Jahrtausend|Weltkrieg|Klasse|Platz)"
 )
@@ -128,9 +133,27 @@ class _Line(NamedTuple):
     marked: bool
 
 
+def _fenced(text: str) -> Iterator[Span]:
+    """Markdown's fenced blocks of code; a fence that nothing closes is a line like another."""
+    opening = None
+    for fence in _FENCE.finditer(text):
+        if opening is None:
+            opening = fence
+        elif fence[1].startswith(opening[1]) and not fence[2].strip():
+            yield Span(opening.start(), fence.end())
+            opening = None
+
+
 def _lines(text: str, language: str) -> Iterator[_Line]:
     position = 0
+    blocks = _fenced(text)
+    block = next(blocks, None)
     while position < len(text):
+        if block is not None and position == block.start:
+            position = block.end
+            yield _Line(position, position, 0, False)  # as if it were blank
+            block = next(blocks, None)
+            continue
         match = _LINE.match(text, position)
         assert match is not None
         end = position + len(match[1].rstrip())
@@ -214,7 +237,8 @@ def sentence_spans(text: str, language: str = "en") -> list[Span]:
         language: whose abbreviations count; those of English where it is not en, de or fr.
 
     Returns:
-        spans in order, none empty; every letter and digit lies in one, but for those of list markers.
+        spans in order, none empty; every letter and digit lies in one, but for those of list markers and of Markdown's
+        fenced blocks of code.
 
     Example:
         >>> text = "1. Dr. No came.  He left.\\n\\n- Why?"

@@ -126,18 +126,20 @@ def convert(
 
     Args:
         name: of the model, as for `load`.
-        directory: made if need be; files of the same names are replaced.
+        directory: made if need be; there must be no model in it.
         to: "transformers" (a GPT-2 directory) or "suite".
         storage: type of the weights on disk; int8 for "suite" alone.
         revision: branch, tag or commit of a Hugging Face id.
 
     Raises:
         CheckpointError: the model cannot be read, or the directory not written.
-        ConfigError: the format cannot hold this model; the reason is given.
+        ConfigError: the format cannot hold this model, or the directory holds one already.
     """
     source, directory = resolve(name, revision=revision), Path(directory)
     if directory.resolve() == source.resolve():
         raise ConfigError(f"{directory} is the model's own directory; name another one to write to")
+    if _local(str(directory)) is not None:
+        raise ConfigError(f"{directory} holds a model already; name a new directory, or remove it")
     model = load(source)
     if to == "transformers":
         if storage == "int8":

@@ -30,6 +30,7 @@ BAR = 24  # cells
 def models(ctx: click.Context, as_json: bool) -> None:
     """List the embedded models, or take one apart."""
     if ctx.invoked_subcommand is not None:
+        ctx.default_map = {"show": {"as_json": as_json}}  # --json may stand before the command, too
         return
     found = [describe(name, directory) for name, directory in embedded().items()]
     if as_json:

@@ -77,11 +77,12 @@ def tell_unseen(tokens: int, seen: int) -> None:
         notice(f"the prompt has {tokens:,} tokens, and the model sees only the last {seen:,} of them")
 
 
-def read_text(source: str) -> str:
-    """The text of a file, without the newline at its end.
+def read_text(source: str, *, whole: bool = False) -> str:
+    """The text of a file, without a byte order mark.
 
     Args:
         source: a path, or "-" for standard input.
+        whole: with the newline at its end, which is otherwise left out.
 
     Raises:
         DataError: it is not UTF-8; the message names the first byte that does not fit.
@@ -95,15 +96,21 @@ def read_text(source: str) -> str:
             f"{name} is not UTF-8: byte {error.start:,} is {content[error.start]:#04x}; "
             "convert it, for example with: iconv -f LATIN1 -t UTF-8"
         ) from None
-    return text.removeprefix("\ufeff").removesuffix("\n").removesuffix("\r")
+    text = text.removeprefix("\ufeff")
+    return text if whole else text.removesuffix("\n").removesuffix("\r")
 
 
-def prompt_text(argument: str | None, file: str | None) -> str:
-    """A prompt from the argument, the file, or standard input where it is piped; else the empty one."""
+def prompt_text(argument: str | None, file: str | None, *, whole: bool = False) -> str:
+    """A prompt from the argument, the file, or standard input where it is piped; else the empty one.
+
+    Args:
+        argument, file: as they were given.
+        whole: see `read_text`.
+    """
     if argument is not None and file is not None:
         raise click.UsageError("give the prompt as an argument or with --file, not both")
     if file is not None:
-        return read_text(file)
+        return read_text(file, whole=whole)
     if argument == "-" or (argument is None and sys.stdin is not None and not sys.stdin.isatty()):
-        return read_text("-")
+        return read_text("-", whole=whole)
     return argument or ""

@@ -81,6 +81,8 @@ def run(
     from suite.sampling.decoding import window_start
     from suite.tasks.lm.pipeline import Writer
 
+    if loaded.task != "lm" and not quiet:
+        notice(f"{model} is a model for the task {loaded.task}, not for continuing text")
     writer = Writer(loaded, **settings)
     tokens, context = len(writer.encode(text)), loaded.config.context
     learned = loaded.config.position == "learned"

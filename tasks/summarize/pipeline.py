@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import numpy as np
 import torch
 
-from suite.data.articles import Article, Section
+from suite.data.articles import Article
+from suite.data.pages import places_in, read_pages
 from suite.data.sentences import sentence_spans
+from suite.data.tables import Notes
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.hub import Model
 from suite.model.cache import KVCache
@@ -32,7 +34,7 @@ from suite.tasks.summarize.select import (
 
 Style = Literal["extract", "write", "tldr"]
 
-CANDIDATES = 32  # sentences of an article whose likelihood is looked at
+CANDIDATES = 32  # sentences of an article whose likelihood is looked at, and more for an extract that needs them
 BATCH = 16
 # Radford et al. 2019, section 3.6: top-k 2, 100 tokens, of which the first three sentences count
 TLDR = Sampling(top_k=2)
@@ -53,8 +55,8 @@ class SummarySentence:
 
     Attributes:
         text: as it stands in the summary.
-        start, end: characters of the article's body that it was taken from, or, where it was written, those of the
-            sentence that shares most word pairs with it; None where none shares any.
+        start, end: characters of the article's body (of the text, if that was given) that it was taken from, or, where
+            it was written, those of the sentence that shares most word pairs with it; None where none shares any.
         share: of its word pairs that are there: 1 for a sentence that was taken.
     """
 
@@ -132,11 +134,24 @@ class Extractor:
         return [sentences[place] for place in self.format.select(sentences, scores)]
 
     def candidates(
-        self, article: Article, sentences: Sequence[Sentence], count: int = CANDIDATES, progress: Progress = silent
+        self,
+        article: Article,
+        sentences: Sequence[Sentence],
+        count: int = CANDIDATES,
+        progress: Progress = silent,
+        *,
+        most: int = 0,
+        words: int = 0,
     ) -> Candidates:
-        """The `count` sentences that rank best before the model has looked at them, and what it finds of them."""
+        """The `count` sentences that rank best before the model has looked at them, and what it finds of them.
+
+        There are more of them if it takes more to have `most` whole sentences, or so many words, to choose.
+        """
         rows, scores = self.rank(article, sentences, progress)
-        best = np.sort(np.argsort(-scores, kind="stable")[:count])
+        order = np.argsort(-scores, kind="stable")
+        # bounded, for of a long text without full stops it would be all
+        first = [sentences[place] for place in order[: 4 * most + words]]
+        best = np.sort(order[: max(count, enough(first, most, words))])
         chosen = [sentences[place] for place in self.format.select(sentences, scores)]
         texts = [sentences[place].text for place in best]
         likelihoods = []
@@ -150,10 +165,10 @@ class Extractor:
     @torch.inference_mode()
     def likelihoods(self, prompt: Sequence[int], texts: Sequence[str]) -> Floats:
         """(N,) log-probability a token of each text behind a prompt, in nats."""
-        config, device = self.transformer.config, self.transformer.norm.weight.device
-        assert isinstance(device, torch.device)
+        config, weight = self.transformer.config, self.transformer.norm.weight
+        assert isinstance(weight, torch.Tensor)
+        device, dtype = weight.device, weight.dtype
         ids = [self.format.tokenizer.encode(text)[: max(1, config.context - len(prompt))] for text in texts]
-        dtype = self.transformer.norm.weight.dtype
         read = KVCache(config, 1, len(prompt), device, dtype)
         prefix = torch.tensor([len(prompt)], device=device) if self.prefix else None
         first = self.transformer(torch.tensor([prompt], device=device), cache=read, prefix=prefix)[:, -1:]  # (1, 1, V)
@@ -242,7 +257,8 @@ class Summarizer:
         """Sum one article up.
 
         Args:
-            article: its text, or one with a title and sections; a lead that it has already is not looked at.
+            article: its text, read as from a text file; or one with a title and sections, of which a lead that it has
+                already is not looked at.
             style: "extract" (sentences of the article), "write", or "tldr" (any language model, without training;
                 Radford et al. 2019).
             max_words: none more (None: 100 for an extract, and what the model makes of it for the others).
@@ -260,7 +276,11 @@ class Summarizer:
         if (max_words is not None and max_words < 1) or (sentences is not None and sentences < 1):
             raise ConfigError("a summary has at least one word and one sentence")
         if isinstance(article, str):
-            article = Article(sections=(Section(heading="", text=article),))
+            [page] = read_pages(article, Notes(), kind="text")
+            found = self.summarize(
+                page, style=style, max_words=max_words, sentences=sentences, seed=seed, progress=progress
+            )
+            return in_text(found, article, page.body)
         every = sentences_of(article)
         if not every:
             raise DataError(f"{article.where or 'the article'} has no text to sum up")
@@ -286,7 +306,8 @@ class Summarizer:
             left -= len(sentence.text.split())
             return left >= 0 or first
 
-        candidates = self.extractor.candidates(article, every, progress=progress)
+        need = {"most": most} if most else {"words": max_words or 0}
+        candidates = self.extractor.candidates(article, every, progress=progress, **need)
         chosen = self.extractor.extract(candidates, fits, most or 0)
         taken = tuple(SummarySentence(text=one.text, start=one.start, end=one.end, share=1.0) for one in chosen)
         warnings = []
@@ -348,6 +369,32 @@ class Summarizer:
         )
         most = min(most or TLDR_SENTENCES, TLDR_SENTENCES)
         return written(article, every, found.text, found.finish == "stop", "tldr", max_words, most, read)
+
+
+def enough(sentences: Sequence[Sentence], most: int, words: int) -> int:
+    """How many of the first sentences it takes to have `most` whole ones of them, none twice, and so many words."""
+    found: set[tuple[str, ...]] = set()
+    size = 0
+    for count, one in enumerate(sentences):
+        if len(found) >= most and size >= words:
+            return count
+        if is_whole(one) and (own := tuple(words_of(one.text))) not in found:
+            found.add(own)
+            size += len(one.text.split())
+    return len(sentences)
+
+
+def in_text(found: Summary, text: str, body: str) -> Summary:
+    """The summary of a text's body, with its sentences' places in the text."""
+    places = places_in(text, body)
+
+    def moved(one: SummarySentence) -> SummarySentence:
+        if one.start is None or one.end is None:
+            return one
+        first, last = (len("".join(body[:place].split())) for place in (one.start, one.end))
+        return replace(one, start=places[first], end=places[last - 1] + 1)
+
+    return replace(found, sentences=tuple(map(moved, found.sentences)))
 
 
 def check_style(style: str) -> Style:

@@ -5,25 +5,30 @@ Until it is whole, the result lies beside its place in a file OUTPUT.part, whose
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from suite.data.documents import check_surrogates, json_lines, read_bytes, read_text
+from suite.data.documents import check_surrogates, decode, json_lines, read_bytes
 from suite.data.files import write_atomic
 from suite.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from suite.tasks.translate.pipeline import Translation
 
-Kind = Literal["tsv", "jsonl", "txt"]
+Kind = Literal["tsv", "csv", "jsonl", "txt"]
 Translate = Callable[[Sequence[str]], Sequence["Translation"]]
 
 ADDED = ("translation", "translation_source", "translation_score", "translation_warnings")
 RECORDS, CHARACTERS = 64, 20_000  # at most, between two writes
+_KINDS: dict[str, Kind] = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_TEXT = re.compile(r"|\.txt|\.[a-z]{2}")  # suffixes; parallel texts are told apart by their language: news.en, news.de
+_FIELD_LIMIT = 1 << 30  # characters in a field; the csv module's own limit of 131,072 is shorter than some texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +37,8 @@ class Record:
 
     Args:
         text: what is translated.
-        row: the line of a table or text, without its end, or the object of a JSON line.
-        end: of the line.
+        row: the row of a table or the line of a text as it stands there, without its end, or the object of a JSON line.
+        end: of the row or line.
         place: its line, from 1.
     """
 
@@ -48,54 +53,105 @@ class Records:
     """An input file.
 
     Args:
-        kind: a table with tabs, JSON lines, or a text a line.
-        head: the table's line of column names, with its end; "" where there is none.
+        kind: a table with tabs, one as CSV, JSON lines, or a text a line.
+        delimiter: of a table.
+        head: what stands before the results: a byte order mark, and a table's row of column names; mostly "".
         records: in order.
     """
 
     kind: Kind
-    head: str
+    delimiter: str = ""
+    head: str = ""
     records: list[Record]
 
 
-def read_records(path: Path, *, column: str = "1", field: str = "text") -> Records:
-    """Read a .tsv, .jsonl or .txt file, perhaps gzipped.
+def read_records(path: Path, *, column: str | None = None, field: str | None = None) -> Records:
+    """Read a .tsv, .csv, .jsonl or .txt file, perhaps gzipped.
 
     Args:
-        path: the file; anything but .tsv, .tab and .jsonl is a text a line.
-        column: of a table: a number from 1, or a name, which the first line must then have.
-        field: of JSON objects.
+        path: the file.
+        column: of a table: a number from 1, or a name, which the first row must then have (None: 1).
+        field: of JSON objects (None: text).
 
     Raises:
-        DataError: the file cannot be read, or a line lacks the column or field; the line is named.
+        DataError: the file cannot be read, or a row lacks the column or field; its line is named.
+        ConfigError: it is of another kind, or of one that has no columns or fields.
     """
     suffix = Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower()
-    if suffix in (".jsonl", ".ndjson"):
-        return Records(kind="jsonl", head="", records=list(_objects(path, field)))
-    lines = [(line.removesuffix("\r"), "\r\n" if line.endswith("\r") else "\n") for line in read_text(path).split("\n")]
-    if lines[-1][0] == "":
-        lines.pop()
-    if suffix not in (".tsv", ".tab"):
-        records = [Record(text=line, row=line, end=end, place=place) for place, (line, end) in enumerate(lines, 1)]
-        return Records(kind="txt", head="", records=records)
-    head, first = "", 0
-    if column.isdecimal() and int(column) >= 1:
+    kind = _KINDS.get(suffix, "txt")
+    table, objects = kind in ("tsv", "csv"), kind == "jsonl"
+    if suffix not in _KINDS and not _TEXT.fullmatch(suffix):
+        raise ConfigError(
+            f"{path}: read are tables (.tsv, .tab, .csv), JSON lines (.jsonl, .ndjson) and a text a line (.txt, a "
+            f"language such as .en, or no suffix), not {suffix}; convert or rename it"
+        )
+    if column is not None and not table:
+        raise ConfigError(f"{path}: --column is for tables; {'name a --field of JSON lines' if objects else 'drop it'}")
+    if field is not None and not objects:
+        raise ConfigError(f"{path}: --field is for JSON lines; {'name a --column of a table' if table else 'drop it'}")
+    if objects:
+        return Records(kind=kind, records=list(_objects(path, field or "text")))
+    content = decode(read_bytes(path), path)
+    mark = "\ufeff" if content.startswith("\ufeff") else ""  # without it Excel does not take a .csv for UTF-8
+    lines = content.removeprefix(mark).split("\n")
+    lines = [line + "\n" for line in lines[:-1]] + [line for line in lines[-1:] if line]
+    if not table:
+        parts = enumerate(map(_end, lines), 1)
+        records = [Record(text=row, row=row, end=end, place=place) for place, (row, end) in parts]
+        return Records(kind=kind, head=mark, records=records)
+    if kind == "csv":
+        first = lines[0] if lines else ""
+        delimiter = next((sign for sign in ",;\t" if sign in first), ",")
+        rows = list(_csv_rows(path, lines, delimiter))
+    else:
+        delimiter = "\t"
+        rows = [(place, line, _end(line)[0].split("\t")) for place, line in enumerate(lines, 1)]
+    if (column := column or "1").isdecimal() and int(column) >= 1:
         index = int(column) - 1
     else:
-        names = lines[0][0].split("\t") if lines else []
+        names = rows[0][2] if rows else []
         if column not in names:
             raise DataError(f"{path}, line 1: no column {column!r}; there are {', '.join(names) or 'none'}")
-        index, first = names.index(column), 1
-        head = f"{lines[0][0]}\ttranslation{lines[0][1]}"
+        index = names.index(column)
+        row, end = _end(rows.pop(0)[1])
+        mark += f"{row}{delimiter}translation{end}"
     records = []
-    for place, (line, end) in enumerate(lines[first:], first + 1):
-        cells = line.split("\t")
+    for place, line, cells in rows:
+        row, end = _end(line)
         if len(cells) <= index:
             raise DataError(
-                f"{path}, line {place}: column {index + 1} is asked for, and there are {len(cells)}: {line[:60]!r}"
+                f"{path}, line {place}: column {index + 1} is asked for, and there are {len(cells)}: {row[:60]!r}"
             )
-        records.append(Record(text=cells[index], row=line, end=end, place=place))
-    return Records(kind="tsv", head=head, records=records)
+        records.append(Record(text=cells[index], row=row, end=end, place=place))
+    return Records(kind=kind, delimiter=delimiter, head=mark, records=records)
+
+
+def _end(line: str) -> tuple[str, str]:
+    """A line without its end, and the end; a last line that has none gets one."""
+    row = line.removesuffix("\n").removesuffix("\r")
+    return row, line[len(row) :] if line.endswith("\n") else "\n"
+
+
+def _csv_rows(path: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, str, list[str]]]:
+    """Where each row of a CSV file begins, the row as it stands there, and its cells; blank lines are passed over."""
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    limit = csv.field_size_limit(_FIELD_LIMIT)
+    start = width = 0
+    try:
+        for cells in reader:
+            if cells and len(cells) != (width := width or len(cells)):
+                raise DataError(
+                    f"{path}, line {start + 1}: {len(cells)} cells, where the first row has {width}; quote a text that "
+                    f"has {delimiter!r} in it"
+                )
+            if cells:
+                yield start + 1, "".join(lines[start : reader.line_num]), cells
+            start = reader.line_num
+    except csv.Error as error:
+        hint = "quotes open and close a cell, and stand twice within it"
+        raise DataError(f"{path}, line {start + 1}: not CSV ({error}); {hint}") from None
+    finally:
+        csv.field_size_limit(limit)
 
 
 def _objects(path: Path, field: str) -> Iterator[Record]:
@@ -111,12 +167,15 @@ def _objects(path: Path, field: str) -> Iterator[Record]:
         yield Record(text=record[field], row=record, place=place)
 
 
-def line_of(kind: Kind, record: Record, result: Translation) -> str:
-    """The line that a record becomes, with its end."""
-    if kind == "txt":
+def line_of(found: Records, record: Record, result: Translation) -> str:
+    """What a record of a file becomes, with its end."""
+    if found.kind == "txt":
         return result.text + record.end
-    if kind == "tsv":
-        return f"{record.row}\t{result.text}{record.end}"
+    if found.kind != "jsonl":
+        cell = result.text
+        if found.kind == "csv" and any(sign in cell for sign in (found.delimiter, '"', "\n", "\r")):
+            cell = '"' + cell.replace('"', '""') + '"'
+        return f"{record.row}{found.delimiter}{cell}{record.end}"
     added = (result.text, result.source, result.score, list(result.warnings))
     return json.dumps({**record.row, **dict(zip(ADDED, added, strict=True))}, ensure_ascii=False) + "\n"
 
@@ -127,8 +186,8 @@ def translate_file(
     translate: Translate,
     settings: Mapping[str, Any],
     *,
-    column: str = "1",
-    field: str = "text",
+    column: str | None = None,
+    field: str | None = None,
     progress: Callable[[int, int], object] = lambda done, total: None,
     doubt: Callable[[Record, Translation], object] = lambda record, result: None,
 ) -> tuple[int, int]:
@@ -139,7 +198,7 @@ def translate_file(
 
     Args:
         source: see `read_records`.
-        output: written when all is done.
+        output: written when all is done; there must be none yet, because it does not tell whose result it is.
         translate: texts to translations.
         settings: what decides the result, plain JSON; a run goes on only with the same.
         column, field: see `read_records`.
@@ -150,66 +209,70 @@ def translate_file(
         records translated now, and records in all.
 
     Raises:
-        DataError: the input cannot be read, or what lies at `output` is not from it.
-        ConfigError: the result would overwrite the input.
+        DataError: the input cannot be read, or the unfinished result is not from it.
+        ConfigError: the result would overwrite something, or a column or field is asked for that cannot be.
     """
+    if output.is_dir():
+        raise ConfigError(f"{output} is a directory; name a file to write to")
     if output.exists() and output.samefile(source):
         raise ConfigError(f"{output} is the input; name another file to write to")
     if output.suffix == ".gz":
         raise ConfigError(f"{output}: results are written as they are, not gzipped; leave out .gz")
+    part = output.with_name(output.name + ".part")
     found = read_records(source, column=column, field=field)
     total = len(found.records)
-    part = output.with_name(output.name + ".part")
-    if output.exists():
-        if read_bytes(output).count(b"\n") - bool(found.head) != total:
-            raise DataError(f"{output} exists and is not the result of {source}: remove it, or name another file")
-        part.unlink(missing_ok=True)
-        return 0, total
     about = {"input": hashlib.sha256(read_bytes(source)).hexdigest(), "column": column, "field": field, **settings}
-    resumed = done = _resume(part, about)
+    resumed = done = _finished(part, about)
+    if output.exists() and done < total:
+        raise ConfigError(f"{output} exists already; remove it to translate anew, or name another file to write to")
     progress(done, total)
-    with part.open("ab") as file:
+    part.parent.mkdir(parents=True, exist_ok=True)
+    with part.open("ab" if done else "wb") as file:
+        if not done:
+            file.write(json.dumps(about, sort_keys=True).encode() + b"\n")
         for chunk in _chunks(found.records[done:]):
             results = translate([record.text for record in chunk])
-            lines = [line_of(found.kind, record, result) for record, result in zip(chunk, results, strict=True)]
-            file.write("".join(lines).encode())
+            lines = [line_of(found, record, result) for record, result in zip(chunk, results, strict=True)]
+            file.write("".join(json.dumps(line) + "\n" for line in lines).encode())
             file.flush()
             for record, result in zip(chunk, results, strict=True):
                 if result.warnings:
                     doubt(record, result)
             done += len(chunk)
             progress(done, total)
-    content = part.read_bytes()
-    write_atomic(output, found.head.encode() + content[content.index(b"\n") + 1 :])
+    whole = (found.head + "".join(map(json.loads, part.read_bytes().splitlines()[1:]))).encode()
+    if output.exists() and output.read_bytes() != whole:  # equal where a run was stopped between the next two lines
+        raise ConfigError(f"{output} exists already; remove it, and give the same command again to write it anew")
+    write_atomic(output, whole)
     part.unlink()
     return total - resumed, total
 
 
-def _resume(part: Path, about: Mapping[str, Any]) -> int:
-    """Begin the file of finished records, or cut off an unfinished line at its end; returns how many it has.
+def _finished(part: Path, about: Mapping[str, Any]) -> int:
+    """How many records a file of finished ones has; an unfinished line at its end is cut off.
 
     Raises:
         DataError: it is of another run.
     """
-    line = json.dumps(about, ensure_ascii=False, sort_keys=True).encode() + b"\n"
     content = part.read_bytes() if part.exists() else b""
     whole = content[: content.rfind(b"\n") + 1]
     if not whole:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        part.write_bytes(line)
         return 0
     try:
         before = json.loads(whole[: whole.index(b"\n")])
-    except ValueError as error:
-        raise DataError(f"{part} is in the way, and is no unfinished translation: remove it") from error
-    if other := [name for name in {**about, **before} if about.get(name) != before.get(name)]:
+    except ValueError:
+        before = None
+    if not isinstance(before, dict):
+        raise DataError(f"{part} is in the way, and is no unfinished translation: remove it")
+    done = whole.count(b"\n") - 1
+    other = [name for name in {**about, **before} if about.get(name) != before.get(name)]
+    if done and other:
         raise DataError(
             f"{part} was begun with another {' and '.join(sorted(other))}; go on as it was begun, or remove it"
         )
-    if len(whole) < len(content):
-        with part.open("rb+") as file:
-            file.truncate(len(whole))
-    return whole.count(b"\n") - 1
+    with part.open("rb+") as file:
+        file.truncate(len(whole))
+    return done
 
 
 def _chunks(records: Sequence[Record]) -> Iterator[list[Record]]:

@@ -39,9 +39,9 @@ penalty_option = click.option(
 @click.option("--glossary", type=click.Path(), metavar="FILE", help="Terms: on each line one, a tab, its translation.")
 @click.option("--align", is_flag=True, help="Show which word came from which.")
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Draw that as a picture (.png, .svg, .pdf).")
-@click.option("--input", "bulk", type=click.Path(), metavar="FILE", help="Translate a .tsv, .jsonl or .txt by records.")
+@click.option("--input", "bulk", type=click.Path(), metavar="FILE", help="Translate a table, .jsonl or .txt.")
 @click.option("--output", type=click.Path(), metavar="FILE", help="Where their translations go.")
-@click.option("--column", metavar="C", help="Of a .tsv: number, or name in its first line.  [default: 1]")
+@click.option("--column", metavar="C", help="Of a table: number, or name in its first row.  [default: 1]")
 @click.option("--field", metavar="NAME", help="Of a .jsonl.  [default: text]")
 @model_options("translate")
 @json_option
@@ -74,8 +74,8 @@ def run(
     TEXT is - for standard input, which is also read where it is piped. A text may be a document: line ends, blank
     lines and list markers stay where they are. Several texts are translated one by one.
 
-    --input translates each line of a .txt, each row of a .tsv (which gets one more column) or each object of a .jsonl.
-    Give the same command again to go on with a run that stopped.
+    --input translates each line of a .txt, each row of a .tsv or .csv (which gets one more column) or each object of a
+    .jsonl. Give the same command again to go on with a run that stopped.
 
     \b
     suite run translate "Guten Morgen, wie geht es dir?" --to en
@@ -104,8 +104,9 @@ def run(
     translator = Translator(loaded, source=source, target=target, beams=beams, length_penalty=length_penalty)
     if bulk is not None:
         assert output is not None
-        columns = {"column": column or "1", "field": field or "text"}
-        _run_bulk(translator, Path(bulk), Path(output), prefix, words, columns, quiet=quiet)
+        weights = {"revision": revision, "quantize": quantize}
+        where = {"column": column, "field": field}
+        _run_bulk(translator, Path(bulk), Path(output), prefix, words, weights, where, quiet=quiet)
         return
     results = translator(texts, n_best=n_best, prefix=prefix, glossary=words)
     if plot is not None:
@@ -125,7 +126,7 @@ def _one_text(text: tuple[str, ...], file: str | None) -> str:
     argument = text[0] if text else None
     if argument is None and file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("there is nothing to translate: give a text, --file, or pipe one in")
-    return prompt_text(argument, file)
+    return prompt_text(argument, file, whole=True)
 
 
 def _tell(result: Translation, *, identified: bool) -> None:
@@ -141,7 +142,7 @@ def _tell(result: Translation, *, identified: bool) -> None:
 
 def _show(result: Translation, n_best: int, *, align: bool) -> None:
     if n_best == 1:
-        write(result.text + "\n")
+        write(result.text + ("" if result.text.endswith(("\n", "\r")) else "\n"))
     else:
         for number, one in enumerate(result.sentences):
             write("\n" if number else "")
@@ -196,7 +197,8 @@ def _run_bulk(
     output: Path,
     prefix: str,
     glossary: dict[str, str] | None,
-    columns: dict[str, str],
+    weights: dict[str, str | None],
+    where: dict[str, str | None],
     *,
     quiet: bool,
 ) -> None:
@@ -212,6 +214,7 @@ def _run_bulk(
         "length_penalty": translator.length_penalty,
         "prefix": prefix,
         "glossary": glossary,
+        **weights,
     }
     languages: Counter[str] = Counter()
     doubts = 0
@@ -237,14 +240,11 @@ def _run_bulk(
 
     with bar:
         try:
-            now, total = translate_file(source, output, translate, settings, **columns, progress=progress, doubt=doubt)
+            now, total = translate_file(source, output, translate, settings, **where, progress=progress, doubt=doubt)
         except KeyboardInterrupt:
             done = f"{bar.n:,} of {bar.total:,} records are done" if bar.total is not None else "stopped"
             raise KeyboardInterrupt(f"{done}; give the same command to go on") from None
     if quiet:
-        return
-    if now == 0 and total:
-        notice(f"{output} has all {total:,} records already; nothing was done (remove it to translate anew)")
         return
     before = f", {total - now:,} were done before" if total > now else ""
     notice(f"{now:,} records translated{before}: {output}")

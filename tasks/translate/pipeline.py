@@ -7,6 +7,7 @@ sentences put back between what stood between them.
 from __future__ import annotations
 
 import dataclasses
+import math
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from suite.data.language import language_probabilities, same_language
 from suite.data.sentences import Span, clause_spans, replace_spans, rewrap, sentence_spans, unwrap
 from suite.data.tokenizer import Tokenizer
-from suite.errors import ConfigError, DataError
+from suite.errors import CheckpointError, ConfigError, DataError
 from suite.hub import Model
 from suite.sampling import beam_search
 from suite.task import Prompt, suggest
@@ -146,7 +147,7 @@ class Translator:
 
     Raises:
         CheckpointError: the model is no translation model.
-        ConfigError: it does not know a language, or was not trained for the direction.
+        ConfigError: it does not know a language, or was not trained for the direction; or a number is out of its range.
 
     Example:
         >>> from suite import pipeline
@@ -165,6 +166,13 @@ class Translator:
         length_penalty: float = 1.0,
         batch_tokens: int = BATCH_TOKENS,
     ) -> None:
+        if "languages" not in model.extra:
+            raise CheckpointError(
+                f"{model.name} is not a translation model, but one for the task {model.task}; name another"
+            )
+        if not math.isfinite(length_penalty):
+            raise ConfigError(f"length_penalty is {length_penalty}, and must be a number")
+        check_beams(beams)
         self.known = Languages.from_extra(model.extra, model.name)
         if model.tokenizer is None:
             raise DataError(f"{model.name} has no tokenizer, so it cannot translate text")
@@ -208,8 +216,11 @@ class Translator:
             DataError: a text that cannot be encoded in UTF-8.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
-        source, target, beams = source or self.source, target or self.target, beams or self.beams
+        source = self.source if source is None else source
+        target = self.target if target is None else target
+        beams = self.beams if beams is None else beams
         self.check_direction(source, target)
+        check_beams(beams)
         if not 1 <= n_best <= beams:
             raise ConfigError(f"n_best is {n_best}, and must be at least 1 and at most beams, which is {beams}")
         plans = [self._plan(text, source, target, prefix.strip(), glossary or {}) for text in texts]
@@ -463,6 +474,12 @@ class Translator:
                 self.tokenizer.encode(text),
             )
         return align(self.model.transformer, self.tokenizer, (there, tokens), back)
+
+
+def check_beams(beams: int) -> None:
+    """Raise a ConfigError if no search can have so many."""
+    if beams < 1:
+        raise ConfigError(f"beams is {beams}, and must be at least 1")
 
 
 def clean(text: str) -> str:

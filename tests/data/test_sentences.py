@@ -82,6 +82,24 @@ def test_layout_is_no_part_of_a_sentence() -> None:
     assert pieces("3. Mai 2020\n19. Jahrhundert\n4. Käse", "de") == ["3. Mai 2020", "19. Jahrhundert", "Käse"]
 
 
+def test_letters_mark_lists() -> None:
+    """ "a. " was translated away; what begins with an abbreviation, an initial or the word I is no item of a list."""
+    assert pieces("a. The dog.\nb. A cat.\nc) Birds.") == ["The dog.", "A cat.", "Birds."]
+    for text in ("I. Kant wrote.", "J. Smith came.", "p. 5 has it.", "I am."):
+        assert pieces(text) == [text]
+    for text in ("z. B. der Hund.", "v. Chr. war das so."):
+        assert pieces(text, "de") == [text]
+    assert pieces("p. ex. des pommes.", "fr") == ["p. ex. des pommes."]
+
+
+def test_code_between_fences_is_no_text() -> None:
+    """Of a block of code the opening line was translated, and the code with it."""
+    text = "One thing\n\n```python\nprint('two things')\n~~~\n```\nThree.\r\n> ~~~~\r\n> code\r\n> ~~~~~\r\nFour.\n"
+    assert pieces(text) == ["One thing", "Three.", "Four."]
+    assert pieces("```python\nnot closed") == ["```python", "not closed"], "a line of backticks alone loses no text"
+    assert pieces("```python``` is\ninline\n```\n") == ["```python``` is", "inline", "```"]
+
+
 def test_a_row_of_a_table_is_not_one_sentence() -> None:
     """Its columns came out as one list of words, and the tabs were gone."""
     assert pieces("Haus\tEin Hund.\tKatze\n| a | b |\n|---|---|\n\tin") == [

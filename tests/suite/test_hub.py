@@ -250,6 +250,19 @@ def test_convert_refuses_what_cannot_be(tmp_path: Path) -> None:
         convert(tmp_path / "ours", tmp_path / "out", storage="int8")
 
 
+@pytest.mark.parametrize("to", ["transformers", "suite"])
+def test_convert_overwrites_no_model(to: Any, tmp_path: Path) -> None:
+    """Another checkpoint, or that of a run, was gone without a word."""
+    write(tmp_path / "ours")
+    write(tmp_path / "other", task="other")
+    write(tmp_path / "run" / "checkpoint")
+    before = (tmp_path / "other" / "config.json").read_bytes()
+    for out in ("other", "run"):
+        with pytest.raises(ConfigError, match=f"{out} holds a model already"):
+            convert(tmp_path / "ours", tmp_path / out, to=to)
+    assert (tmp_path / "other" / "config.json").read_bytes() == before
+
+
 def test_loading_imports_no_more_than_it_needs(tmp_path: Path) -> None:
     """transformers takes 10 seconds, the compiler (which normal_ on the meta device imports) 3: a command's start."""
     write(tmp_path / "ours")

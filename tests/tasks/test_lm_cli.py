@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from suite import pipeline
+from suite import load, pipeline
 from suite.checkpoint import save_checkpoint
 from suite.cli.main import main
 from suite.data.tokenizer import Tokenizer
@@ -167,6 +167,17 @@ def test_a_file_that_is_not_utf_8_is_refused_by_its_byte(
 )
 def test_what_cannot_be_is_one_line(tiny: str, capsys: pytest.CaptureFixture[str], words: list[str], part: str) -> None:
     assert part in refused(capsys, *words, "--model", tiny)
+
+
+def test_a_model_for_another_task_is_told(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A translator continues a text with garbage, and nothing said why."""
+    model = load(tiny)
+    state = model.transformer.state_dict()
+    save_checkpoint(tmp_path / "m", model.config, state, model.tokenizer, task="translate")
+    words = ["run", "lm", "a", "-n", "1", "--seed", "1", "--model", str(tmp_path / "m")]
+    assert main(words) == 0
+    assert "m is a model for the task translate" in (err := capsys.readouterr().err) and err.count("\n") == 1
+    assert main([*words, "--quiet"]) == 0 and capsys.readouterr().err == ""
 
 
 def test_odd_characters_are_text(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """Summarising: the selection, the sequences, and what the pipeline makes of an article."""
 
 import json
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,9 @@ import torch
 import suite
 from suite.checkpoint import save_checkpoint
 from suite.data.articles import Article, Section
+from suite.data.pages import read_pages
+from suite.data.paragraphs import tidy
+from suite.data.tables import Notes
 from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
@@ -246,6 +250,30 @@ def test_plain_text(summarizer: Summarizer) -> None:
     """A string is an article without a title; one sentence is its own summary."""
     assert summarizer("One sentence alone.").text == "One sentence alone."
     assert summarizer("no end of a sentence").text == "no end of a sentence"
+
+
+def test_a_text_is_read_as_a_file_of_it(summarizer: Summarizer) -> None:
+    """Its sentences ended where a line was full; now they are a text file's, and their places those in the string."""
+    text = "The violin\n\n* * *\n" + textwrap.fill(" ".join(BODY) * 2, 50) + "\n\n---\n\nIt is a soft\u00adened  end.\n"
+    [page] = read_pages(text, Notes(), kind="text")
+    for style in ("extract", "write"):
+        found, expected = (summarizer(one, sentences=9, style=style) for one in (text, page))
+        assert [one.text for one in found.sentences] == [one.text for one in expected.sentences]
+        for one, other in zip(found.sentences, expected.sentences, strict=True):
+            if one.start is not None:
+                assert tidy(text[one.start : one.end]) == page.body[other.start : other.end]
+    found = summarizer(text, sentences=9)
+    assert found.title == "The violin" and any("\n" in text[one.start : one.end] for one in found.sentences)
+    assert found.sentences[-1].text == "It is a softened end."
+
+
+@pytest.mark.parametrize("options", [{"sentences": 60}, {"max_words": 300}])
+def test_long_extracts(summarizer: Summarizer, options: dict[str, int]) -> None:
+    """However many sentences were asked for, there were never more than those whose likelihood was looked at."""
+    lines = [f"A heading of {number}\nThis is fact {number}." for number in range(90)]
+    article = Article(sections=(Section(heading="", text="\n".join(lines)),))
+    found = summarizer(article, **options)
+    assert len(found.sentences) == options.get("sentences", 75)
 
 
 @pytest.mark.parametrize("style", ["write", "tldr"])

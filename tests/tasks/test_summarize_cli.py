@@ -77,6 +77,18 @@ def test_several_files_stand_under_headings(file: str, tmp_path: Path, capsys: p
     assert "--- The violin" in out and "--- Bees" in out and "var x" not in out
 
 
+def test_a_title_that_is_given_is_the_title(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The help said that it counts only where the file names none."""
+    page = tmp_path / "page.html"
+    page.write_text(
+        "<html><head><title>Bees</title></head><body><p>Bees make honey. They live in hives.</p></body></html>"
+    )
+    out, _ = run(capsys, str(page), "--title", "Given", "--json")
+    assert json.loads(out)["title"] == "Given"
+    assert main(["run", "summarize", "--help"]) == 0
+    assert "in place of the one" in " ".join(capsys.readouterr().out.split())
+
+
 def test_sources_are_shown(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """--show-source names paragraph and characters of each sentence."""
     out, _ = run(capsys, file, "--sentences", "1", "--show-source")

@@ -72,8 +72,9 @@ def test_a_text_comes_from_a_file_or_a_pipe(
     for arguments in ([], ["-"], ["--file", "-"]):
         stdin(monkeypatch, content)
         assert result(capsys, "run", "translate", *arguments, *options) == expected
-    stdin(monkeypatch, b"")
-    assert result(capsys, "run", "translate", *options) == "\n"
+    for content, expected in ((b"", "\n"), (b"Katze.\r\n", "cat.\r\n"), (b"Katze.\n\n", "cat.\n\n")):
+        stdin(monkeypatch, content)
+        assert result(capsys, "run", "translate", *options) == expected, "the last line end is the document's"
 
 
 def test_the_language_taken_is_told_apart_from_the_result(words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +128,8 @@ def test_forced_words(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         (["a", "b", "--file", "b", "--to", "en"], "not both"),
         (["--file", "nowhere.txt", "--to", "en"], "nowhere.txt: No such file"),
         (["a", "--to", "en", "--n-best", "6"], "raise --beams"),
-        (["a", "--to", "en", "--length-penalty", "nan"], "length_penalty"),
+        (["a", "--to", "en", "--length-penalty", "nan"], "error: length_penalty is nan, and must be a number"),
+        (["a", "--model", "lm"], "lm is not a translation model, but one for the task lm; name another\n"),
         (["a", "--to", "en", "--plot", "a.xyz"], "xyz"),
         (["a", "--to", "en", "--glossary", "nowhere.tsv"], "nowhere.tsv"),
         (["a", "--to", "en", "--output", "b"], "go with --input"),
@@ -139,7 +141,7 @@ def test_forced_words(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_what_cannot_be_is_one_line(
     words: str, capsys: pytest.CaptureFixture[str], arguments: list[str], part: str
 ) -> None:
-    assert part in refused(capsys, *arguments, "--model", words)
+    assert part in refused(capsys, "--model", words, *arguments)
 
 
 def test_input_that_is_not_utf_8_is_refused_by_its_byte(
@@ -181,6 +183,15 @@ def test_a_table_gets_one_more_column(words: str, tmp_path: Path, capsys: pytest
     source.write_text("id\tsatz\n1\tHaus.\n")
     assert main(bulk_command(words, source, tmp_path / "named.tsv", "--column", "satz")) == 0
     assert (tmp_path / "named.tsv").read_text() == "id\tsatz\ttranslation\n1\tHaus.\thouse.\n"
+
+
+def test_csv_is_a_table_too(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It was taken for a text a line: header, quotes and other columns were translated with it."""
+    source, output = tmp_path / "in.csv", tmp_path / "out.csv"
+    source.write_bytes('\ufeffid;"satz"\r\n"1;""x""";"Katze.\nHund."\r\n\r\n"2";Haus.'.encode())
+    assert main(bulk_command(words, source, output, "--column", "satz")) == 0
+    expected = '\ufeffid;"satz";translation\r\n"1;""x""";"Katze.\nHund.";"cat.\ndog."\r\n"2";Haus.;house.\n'
+    assert output.read_bytes().decode() == expected
 
 
 def test_json_lines_get_their_fields(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,10 +253,46 @@ def test_a_run_that_stopped_goes_on(
     whole = (tmp_path / "out.txt").read_bytes()
     assert main(bulk_command(words, source, tmp_path / "at-once.txt")) == 0
     assert (tmp_path / "at-once.txt").read_bytes() == whole
+
+
+def test_a_run_killed_as_it_finished_is_finished(
+    words: str, tmp_path: Path, halting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the result and the removal of OUTPUT.part, the same command would meet a file that is in its way."""
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("\n".join(LINES))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
+        assert main(bulk_command(words, source, output)) == 130
+    whole = output.read_bytes()
     halting["seen"] = 0
-    assert main(command) == 0 and halting["seen"] == 0, "finishing twice changes nothing"
-    assert (tmp_path / "out.txt").read_bytes() == whole
-    assert "nothing was done" in capsys.readouterr().err
+    assert main(bulk_command(words, source, output)) == 0 and halting["seen"] == 0
+    assert output.read_bytes() == whole and not (tmp_path / "out.txt.part").exists()
+
+
+@pytest.mark.parametrize("name", ["in.txt", "in.tsv", "in.csv", "in.jsonl"])
+def test_another_results_place_is_not_taken(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    """A file of as many lines was called finished, though it was another input's, another language's, or anything."""
+    output = tmp_path / "out"
+    for text in ("Katze.", "Hund."):
+        (tmp_path / name).write_text(json.dumps({"text": text}) + "\n" if name == "in.jsonl" else f"{text}\n")
+        if text == "Katze.":
+            assert main(bulk_command(words, tmp_path / name, output)) == 0
+            content = output.read_bytes()
+            capsys.readouterr()
+    assert "exists already; remove it" in refused(capsys, *bulk_command(words, tmp_path / name, output)[2:])
+    assert output.read_bytes() == content and not (tmp_path / "out.part").exists()
+
+
+def test_a_failed_command_is_no_obstacle(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it began has no records, and still refused the command put right."""
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("Katze.\n")
+    source.with_name("out.txt.part").write_text('{"input": "", "to": null}\n')
+    assert main(bulk_command(words, source, output)) == 0
+    assert output.read_text() == "cat.\n"
 
 
 def test_a_run_does_not_go_on_with_another(
@@ -259,13 +306,13 @@ def test_a_run_does_not_go_on_with_another(
     capsys.readouterr()
     halting["left"] = 1000
     assert "begun with another beams" in refused(capsys, *bulk_command(words, source, output, "--beams", "3")[2:])
+    assert "begun with another quantize" in refused(
+        capsys, *bulk_command(words, source, output, "--quantize", "int8")[2:]
+    ), "half of it would be int8"
     source.write_text("\n".join(LINES) + "\nmore")
     assert "begun with another input" in refused(capsys, *bulk_command(words, source, output)[2:])
     (tmp_path / "out.txt.part").write_text("my notes\n")
     assert "in the way" in refused(capsys, *bulk_command(words, source, output)[2:])
-    output.write_text("something else\n")
-    assert "is not the result of" in refused(capsys, *bulk_command(words, source, output)[2:])
-    assert output.read_text() == "something else\n"
 
 
 @pytest.mark.parametrize(
@@ -280,6 +327,14 @@ def test_a_run_does_not_go_on_with_another(
         ("a.jsonl", b'{"text": "a", "translation": "b"}\n', [], "line 1: there is a field 'translation' already"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', [], "a.jsonl, line 1: half of a surrogate pair"),
         ("a.jsonl", b"{\n", [], "line 1: not JSON"),
+        ("a.csv", b'x,y\n"a,b,c\n', [], "a.csv, line 2: not CSV (unexpected end of data)"),
+        ("a.csv", b"x,y\na, b, c\n", ["--column", "y"], "a.csv, line 2: 3 cells, where the first row has 2"),
+        ("a.json", b"[]", [], "a.json: read are tables (.tsv, .tab, .csv)"),
+        ("a.tsv", b"a\n", ["--field", "x"], "name a --column of a table"),
+        ("a.jsonl", b"{}\n", ["--column", "x"], "name a --field of JSON lines"),
+        ("a.txt", b"a\n", ["--column", "x"], "--column is for tables"),
+        ("a.txt", b"a\n", ["--output", "."], "is a directory"),
+        ("a.txt", b"a\n", ["--output", "/"], "is a directory"),
         ("a.txt", b"a\n", ["--output", "a.txt"], "is the input"),
         ("a.txt", b"a\n", ["--output", "b.txt.gz"], "leave out .gz"),
     ],

@@ -146,6 +146,8 @@ def test_alternatives_are_the_next_best(translate: Translator) -> None:
     assert sentence.text not in [other.text for other in sentence.alternatives]
     with pytest.raises(ConfigError, match="n_best is 3"):
         translate("der Hund.", n_best=3, beams=2)
+    with pytest.raises(ConfigError, match="beams is 0"):
+        translate("der Hund.", beams=0)
 
 
 # ---- languages
@@ -165,6 +167,8 @@ def test_unknown_languages_and_directions_are_refused(model: Model) -> None:
         ConfigError, match="not trained to translate from en into fr; it was for de into en, en into de"
     ):
         Translator(model)("a", source="en", target="fr")
+    with pytest.raises(ConfigError, match="does not know the language ''"):
+        Translator(model, target="en")("a", target="")
     assert Translator(model, source="de")("Hund.")[0].target == "en", "the only one"
     both = {**model.extra, "directions": [["de", "en"], ["de", "fr"]]}
     with pytest.raises(ConfigError, match=r"into which language\? .* en, fr"):

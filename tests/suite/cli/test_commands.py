@@ -106,6 +106,7 @@ def test_models_show_needs_no_weights_for_gpt2(
     found = as_json(capsys, "models", "show", "gpt2")
     assert found["parameters"] == 124439808
     assert found["cache_bytes_per_token"] == {"float32": 73728, "float16": 36864}
+    assert json.loads(result(capsys, "models", "--json", "show", "gpt2")) == found, "--json before the command counts"
     out = result(capsys, "models", "show", "gpt2-xl")
     assert "1,557,611,200" in out and "all 48 blocks" in out and "shares the embeddings" in out
 
