@@ -199,7 +199,7 @@ def test_nothing_but_a_file_of_pairs_makes_a_checkpoint(
 @pytest.mark.parametrize("name", ["recipe.toml", "multi30k.toml", "small.toml"])
 def test_the_recipes_are_valid(name: str) -> None:
     recipe = Recipe.load(Translation().default_recipe().with_name(name))
-    assert recipe.model_config(8000).d_model == 256
+    assert recipe.model_config(8000).vocab_size == 8000
 
 
 @pytest.mark.parametrize("choice", CHOICES)
