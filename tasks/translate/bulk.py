@@ -5,17 +5,17 @@ Until it is whole, the result lies beside its place in a file OUTPUT.part, whose
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.data.documents import check_surrogates, decode, json_lines, read_bytes
 from suite.data.files import write_atomic
+from suite.data.tables import csv_rows
 from suite.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ ADDED = ("translation", "translation_source", "translation_score", "translation_
 RECORDS, CHARACTERS = 64, 20_000  # at most, between two writes
 _KINDS: dict[str, Kind] = {".tsv": "tsv", ".tab": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 _TEXT = re.compile(r"|\.txt|\.[a-z]{2}")  # suffixes; parallel texts are told apart by their language: news.en, news.de
-_FIELD_LIMIT = 1 << 30  # characters in a field; the csv module's own limit of 131,072 is shorter than some texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +99,9 @@ def read_records(path: Path, *, column: str | None = None, field: str | None = N
         records = [Record(text=row, row=row, end=end, place=place) for place, (row, end) in parts]
         return Records(kind=kind, head=mark, records=records)
     if kind == "csv":
-        first = lines[0] if lines else ""
-        delimiter = next((sign for sign in ",;\t" if sign in first), ",")
-        rows = list(_csv_rows(path, lines, delimiter))
+        delimiter, parsed = csv_rows(lines, str(path))
+        rows = list(_whole_rows(path, lines, parsed))
+        mark += "".join(lines[: rows[0][0] - 1]) if rows else ""  # such as Excel's sep=;
     else:
         delimiter = "\t"
         rows = [(place, line, _end(line)[0].split("\t")) for place, line in enumerate(lines, 1)]
@@ -132,26 +131,21 @@ def _end(line: str) -> tuple[str, str]:
     return row, line[len(row) :] if line.endswith("\n") else "\n"
 
 
-def _csv_rows(path: Path, lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, str, list[str]]]:
+def _whole_rows(
+    path: Path, lines: Sequence[str], rows: Iterable[tuple[int, list[str]]]
+) -> Iterator[tuple[int, str, list[str]]]:
     """Where each row of a CSV file begins, the row as it stands there, and its cells; blank lines are passed over."""
-    reader = csv.reader(lines, delimiter=delimiter, strict=True)
-    limit = csv.field_size_limit(_FIELD_LIMIT)
-    start = width = 0
-    try:
-        for cells in reader:
-            if cells and len(cells) != (width := width or len(cells)):
-                raise DataError(
-                    f"{path}, line {start + 1}: {len(cells)} cells, where the first row has {width}; quote a text that "
-                    f"has {delimiter!r} in it"
-                )
-            if cells:
-                yield start + 1, "".join(lines[start : reader.line_num]), cells
-            start = reader.line_num
-    except csv.Error as error:
-        hint = "quotes open and close a cell, and stand twice within it"
-        raise DataError(f"{path}, line {start + 1}: not CSV ({error}); {hint}") from None
-    finally:
-        csv.field_size_limit(limit)
+    found = list(rows)
+    width = next((len(cells) for _, cells in found if cells), 0)
+    ends = [*(start for start, _ in found[1:]), len(lines) + 1]
+    for (start, cells), end in zip(found, ends, strict=False):
+        if cells and len(cells) != width:
+            raise DataError(
+                f"{path}, line {start}: {len(cells)} cells, where the first row has {width}; quote a text that has "
+                "in it what parts cells"
+            )
+        if cells:
+            yield start, "".join(lines[start - 1 : end - 1]), cells
 
 
 def _objects(path: Path, field: str) -> Iterator[Record]:

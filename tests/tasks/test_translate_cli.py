@@ -327,7 +327,7 @@ def test_a_run_does_not_go_on_with_another(
         ("a.jsonl", b'{"text": "a", "translation": "b"}\n', [], "line 1: there is a field 'translation' already"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', [], "a.jsonl, line 1: half of a surrogate pair"),
         ("a.jsonl", b"{\n", [], "line 1: not JSON"),
-        ("a.csv", b'x,y\n"a,b,c\n', [], "a.csv, line 2: not CSV (unexpected end of data)"),
+        ("a.csv", b'x,y\n"a,b,c\n', [], "a.csv:2: not CSV (unexpected end of data)"),
         ("a.csv", b"x,y\na, b, c\n", ["--column", "y"], "a.csv, line 2: 3 cells, where the first row has 2"),
         ("a.json", b"[]", [], "a.json: read are tables (.tsv, .tab, .csv)"),
         ("a.tsv", b"a\n", ["--field", "x"], "name a --column of a table"),
@@ -380,3 +380,13 @@ def test_eval_names_the_line_without_a_tab(words: str, tmp_path: Path, capsys: p
         assert main(["eval", "translate", data, *options]) == 2
         err = capsys.readouterr().err
         assert part in err and err.count("\n") == 1
+
+
+def test_a_comma_in_prose_parts_no_cells(tmp_path: Path) -> None:
+    """Read by the same rule as the tables that models learn from, and written back as it stood, Excel's line too."""
+    file = tmp_path / "a.csv"
+    file.write_text("sep=;\nder Hund, nr 1;7\n\nKatze, nr 2;8\n", encoding="utf-8")
+    found = bulk.read_records(file)
+    assert [record.text for record in found.records] == ["der Hund, nr 1", "Katze, nr 2"]
+    assert [record.row for record in found.records] == ["der Hund, nr 1;7", "Katze, nr 2;8"]
+    assert found.head == "sep=;\n" and found.delimiter == ";"
