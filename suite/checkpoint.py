@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 Storage = Literal["float32", "float16", "bfloat16", "int8"]
 FORMAT_VERSION = 1
 HEAD = "output."  # prefix of the tensors of a head
+TASK = "task."  # prefix of tensors that are the task's own
 SCALE = ".scale"  # suffix of the tensor that holds an int8 tensor's scales, one an output channel
 
 
@@ -66,6 +67,7 @@ class Checkpoint:
         tokenizer: None where tokens are not text (music events).
         task: name of the task the model was trained for.
         extra: the task's own settings, plain JSON.
+        tensors: the task's own, beside the model.
         directory: where it was read from.
     """
 
@@ -75,6 +77,7 @@ class Checkpoint:
     tokenizer: Tokenizer | None
     task: str
     extra: dict[str, Any] = field(default_factory=dict)
+    tensors: dict[str, Tensor] = field(default_factory=dict)
     directory: Path
 
 
@@ -191,10 +194,15 @@ def untied(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> dict[str, T
 
 
 def pack(state_dict: Mapping[str, Tensor], storage: Storage) -> dict[str, Tensor]:
-    """Weights in a storage type: int8 takes matrices with a scale an output channel, and leaves vectors in float32."""
+    """Weights in a storage type: int8 takes matrices with a scale an output channel, and leaves vectors in float32.
+
+    Whole numbers stay as they are.
+    """
     packed: dict[str, Tensor] = {}
     for name, tensor in state_dict.items():
-        if storage != "int8":
+        if not tensor.is_floating_point():
+            packed[name] = tensor
+        elif storage != "int8":
             packed[name] = tensor.to(getattr(torch, storage))
         elif tensor.dim() == 2:
             packed[name], packed[name + SCALE] = quantize_int8(tensor.float())
@@ -220,7 +228,7 @@ def unpack(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
                 )
             state_dict[name] = dequantize_int8(tensor, scale)
         else:
-            state_dict[name] = tensor.float()
+            state_dict[name] = tensor.float() if tensor.is_floating_point() else tensor
     return state_dict
 
 
@@ -235,6 +243,7 @@ def save_checkpoint(
     base: Base | None = None,
     storage: Storage = "float32",
     extra: Mapping[str, Any] | None = None,
+    tensors: Mapping[str, Tensor] | None = None,
     card: str | None = None,
 ) -> None:
     """Write a checkpoint directory.
@@ -249,6 +258,7 @@ def save_checkpoint(
         base: of an addition (None: the checkpoint stands alone).
         storage: type of the weights on disk. int8 keeps a float32 scale for each output channel of each matrix.
         extra: the task's own settings, plain JSON.
+        tensors: the task's own, beside the model; none of int8, which is for weights with scales.
         card: text of README.md (None: left as it is).
 
     Raises:
@@ -258,6 +268,7 @@ def save_checkpoint(
     weights = untied(config, state_dict)
     check_shapes(weights, additions_of(config, base) if base else expected_tensors(config), directory)
     weights |= {HEAD + name: tensor for name, tensor in (head or {}).items()}
+    weights |= {TASK + name: tensor for name, tensor in (tensors or {}).items()}
     settings: dict[str, Any] = {
         "format": "suite",
         "version": FORMAT_VERSION,
@@ -327,7 +338,10 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
         raise CheckpointError(f"{path}: {error}") from error
     weights = directory / "model.safetensors"
     state_dict = unpack(read_tensors(weights), weights)
-    head = {name.removeprefix(HEAD): state_dict.pop(name) for name in list(state_dict) if name.startswith(HEAD)}
+    head, tensors = (
+        {name.removeprefix(prefix): state_dict.pop(name) for name in list(state_dict) if name.startswith(prefix)}
+        for prefix in (HEAD, TASK)
+    )
     check_head(head, config, weights)
     check_shapes(state_dict, additions_of(config, added) if added else expected_tensors(config), weights)
     tokenizer = Tokenizer.load(directory) if (directory / "tokenizer.json").exists() else None
@@ -348,5 +362,6 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
         tokenizer=tokenizer,
         task=task,
         extra=dict(settings.get("extra") or {}),
+        tensors=tensors,
         directory=directory,
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from suite import gpt2
 from suite.checkpoint import Checkpoint, Storage, load_checkpoint, read_config, save_checkpoint, skeleton
@@ -48,6 +48,7 @@ class Model:
         name: as it was asked for.
         directory: where it was read from.
         extra: the task's own settings, plain JSON.
+        tensors: the task's own, on the CPU.
     """
 
     transformer: Transformer
@@ -57,6 +58,7 @@ class Model:
     name: str
     directory: Path
     extra: Mapping[str, Any] = field(default_factory=dict)
+    tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def config(self) -> ModelConfig:
@@ -111,6 +113,7 @@ def load(
         name=str(name),
         directory=checkpoint.directory,
         extra=checkpoint.extra,
+        tensors=checkpoint.tensors,
     )
 
 
@@ -156,6 +159,7 @@ def convert(
             head=None if model.head is None else model.head.state_dict(),
             storage=storage,
             extra=dict(model.extra),
+            tensors=model.tensors,
             card=card.read_text(encoding="utf-8") if card.exists() else None,
         )
 

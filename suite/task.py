@@ -56,7 +56,8 @@ class TrainingData:
         extra: settings the task wants to find again in the checkpoint, plain JSON.
         outputs: of the head that reads a row's last token (`suite.model.heads.Headed`); 0 for no head.
         loss: of the model, headed or not (None: next-token prediction as the recipe's `loss` says).
-        finish: takes the trained model and returns what to add to `extra`, such as figures measured on it.
+        finish: takes the trained model and returns what to add to `extra`, such as figures measured on it; tensors
+            among that are stored beside the weights.
         notes: one line each of what the data is and what was left out, for the person at the terminal.
     """
 

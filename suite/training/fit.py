@@ -120,7 +120,8 @@ def fit_data(
     )
     checkpoint = out / "checkpoint"
     if int(os.environ.get("RANK", 0)) == 0:
-        extra = dict(data.extra) | dict(data.finish(model.eval()) if data.finish else {})
+        found = dict(data.finish(model.eval()) if data.finish else {})
+        tensors = {name: found.pop(name) for name, value in list(found.items()) if isinstance(value, Tensor)}
         weights: dict[str, Tensor] = transformer.state_dict()
         added = None
         if base is not None and recipe.tune.keeps_base:
@@ -137,7 +138,8 @@ def fit_data(
             head=model.output.state_dict() if isinstance(model, Headed) else None,
             base=added,
             storage=recipe.run.storage,
-            extra=extra,
+            extra=dict(data.extra) | found,
+            tensors=tensors,
             card=_card(recipe, data, result, parameters),
         )
     return Fitted(result=result, checkpoint=checkpoint, parameters=parameters)

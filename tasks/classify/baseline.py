@@ -16,6 +16,7 @@ from suite.data.labelled import Labelled, stratified_split
 from suite.errors import DataError
 from suite.tasks.classify import metrics
 from suite.tasks.classify.metrics import Bools, Floats
+from suite.tasks.classify.ngrams import regress
 
 WORD = r"\w+"
 STRENGTHS = (3.0, 10.0, 30.0, 100.0)  # of which C is chosen: less and less regularisation
@@ -113,8 +114,8 @@ def _train(
 ) -> Callable[[Sequence[Labelled]], Floats]:
     """A function from records to probabilities, (N, C)."""
     from scipy.sparse import hstack
+    from scipy.special import expit, softmax
     from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
 
     readers = []
     for number, texts in enumerate(_texts(records)):
@@ -128,25 +129,11 @@ def _train(
         fields = _texts(some)
         return hstack([words.transform(fields[number]) for number, words in readers]).tocsr()
 
-    truth = truth_of(records, labels)
-    inputs = counted(records)
-
-    def regression(answers: Any) -> Any:  # newton-cg reaches the optimum of L-BFGS in a fifth of its time
-        return LogisticRegression(C=c, solver="newton-cg", max_iter=1000).fit(inputs, answers)
-
-    if multi:
-        models = [regression(column) if 0 < column.sum() < len(column) else column[0] for column in truth.T]
-    else:
-        model = regression(truth.argmax(axis=1))
+    weights, biases = regress(counted(records), truth_of(records, labels), c, multi=multi)
 
     def probabilities(some: Sequence[Labelled]) -> Floats:
-        seen = counted(some)
-        found = np.zeros((len(some), len(labels)))
-        if multi:
-            for column, one in enumerate(models):  # a class that all or none have needs no model
-                found[:, column] = one if isinstance(one, np.bool_) else one.predict_proba(seen)[:, 1]
-        else:
-            found[:, model.classes_] = model.predict_proba(seen)
+        logits = counted(some) @ weights.T + biases  # (N, C)
+        found: Floats = expit(logits) if multi else softmax(logits, axis=1)
         return found
 
     return probabilities

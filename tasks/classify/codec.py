@@ -31,7 +31,8 @@ class Codec:
         multi: whether a text may have several labels.
         attention: "prefix" or "causal".
         max_tokens: of a sequence.
-        temperature: that logits are divided by.
+        ngram_weight: of the linear model's logits, which are added to the head's.
+        temperature: that their sum is divided by.
     """
 
     tokenizer: Tokenizer
@@ -39,6 +40,7 @@ class Codec:
     multi: bool = False
     attention: str = "prefix"
     max_tokens: int = 512
+    ngram_weight: float = 0.0
     temperature: float = 1.0
 
     def __post_init__(self) -> None:
@@ -107,11 +109,16 @@ class Codec:
         """Records to learn from, and how many of them are too long: those give their first piece."""
         found, longer = [], 0
         for record in records:
-            pieces = self.pieces(record.text if record.pair is None else (record.text, record.pair))
+            pieces = self.pieces(text_of(record))
             tokens = pieces[0]
             found.append(Example(np.array(tokens, np.int32), prefix=self.prefix(tokens), label=self.target(record)))
             longer += len(pieces) > 1
         return found, longer
+
+
+def text_of(record: Labelled) -> Text:
+    """A record's text, or its pair of texts."""
+    return record.text if record.pair is None else (record.text, record.pair)
 
 
 def cut(ids: list[int], size: int) -> list[list[int]]:

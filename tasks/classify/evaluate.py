@@ -17,6 +17,7 @@ from suite.hub import Model
 from suite.task import suggest
 from suite.tasks.classify import baseline, metrics
 from suite.tasks.classify.baseline import truth_of
+from suite.tasks.classify.codec import text_of
 from suite.tasks.classify.metrics import Bools, Floats
 from suite.tasks.classify.pipeline import Classifier, ZeroShot
 
@@ -97,7 +98,7 @@ def evaluate(
 
     known = classifier.labels
     asked = [*inside, *outside]
-    answers = classifier([_text(record) for record in asked], progress=progress)
+    answers = classifier([text_of(record) for record in asked], progress=progress)
     if cut := sum(answer.pieces > 1 for answer in answers):
         notes.append(f"{cut:,} texts are longer than the model reads at once, and were read in pieces")
     probabilities = np.array([[answer.scores[name] for name in known] for answer in answers])
@@ -139,10 +140,6 @@ def evaluate(
     ]
     plain: dict[str, Any] = _plain(report)
     return plain
-
-
-def _text(record: Labelled) -> str | tuple[str, str]:
-    return record.text if record.pair is None else (record.text, record.pair)
 
 
 def _require_known(records: Sequence[Labelled], labels: Sequence[str]) -> None:

@@ -17,11 +17,13 @@ from typing import Any
 
 import click
 import numpy as np
+import torch
 
 from suite.cli.show import notice, table
 from suite.data.labelled import Labelled, read_labelled, stratified_split
 from suite.hub import load
 from suite.tasks.classify import baseline, metrics
+from suite.tasks.classify.codec import text_of
 from suite.tasks.classify.pipeline import Classifier
 from suite.tasks.classify.task import Classification, draw
 from suite.training.fit import fit_data, kept
@@ -100,10 +102,15 @@ def read(benchmark: Benchmark, data: Path) -> tuple[list[Labelled], list[Labelle
     return train, test, records(benchmark.outside, benchmark.columns)
 
 
-def probabilities(classifier: Classifier, records: Sequence[Labelled]) -> metrics.Floats:
-    """(N, C) of records, columns in the order of the classifier's labels."""
-    found = classifier([record.text for record in records])
-    return np.array([[one.scores[label] for label in classifier.labels] for one in found])
+def probabilities(classifier: Classifier, records: Sequence[Labelled]) -> tuple[metrics.Floats, metrics.Floats]:
+    """(N, C) of records, columns in the order of the classifier's labels; also without its linear model of words."""
+    texts = [text_of(record) for record in records]
+    logits = torch.stack([found for found, _ in classifier.logits(texts)])
+    alone = logits
+    if classifier.ngrams is not None:
+        alone = logits - classifier.codec.ngram_weight * torch.from_numpy(classifier.ngrams.logits(texts))
+    whole, alone = (classifier.spread(part / classifier.codec.temperature).double() for part in (logits, alone))
+    return whole.numpy(), alone.numpy()
 
 
 def run(
@@ -130,7 +137,7 @@ def make(
     seconds = time.perf_counter() - start
     classifier = Classifier(load(fitted.checkpoint))
     truth = np.array([classifier.labels.index(record.labels[0]) for record in test])
-    inside = probabilities(classifier, test)
+    inside, alone = probabilities(classifier, test)
     # texts outside of all classes need some label to be read; it is never looked at
     others = [dataclasses.replace(record, labels=classifier.labels[:1]) for record in outside]
     linear = baseline.linear(train, [*test, *others], classifier.labels, multi=False).probabilities
@@ -142,11 +149,12 @@ def make(
         "steps": fitted.result.step,
         "minutes": round(seconds / 60, 2),
         "model": metrics.single_label(inside, truth),
+        "transformer": metrics.single_label(alone, truth),
         "linear": metrics.single_label(linear[: len(test)], truth),
     }
     if outside:
         is_outside = np.arange(len(test) + len(outside)) >= len(test)
-        found["model"] |= outside_figures(np.concatenate([inside, probabilities(classifier, outside)]), is_outside)
+        found["model"] |= outside_figures(np.concatenate([inside, probabilities(classifier, outside)[0]]), is_outside)
         found["linear"] |= outside_figures(linear, is_outside)
     return found
 
@@ -173,10 +181,13 @@ def main(
         runs = [run(name, data, out, seed, limit, nothing, settings) for seed in range(1, seeds + 1)]
         keys = [key for key in ("accuracy", "macro_f1", "ece", *runs[0]["model"]) if key in runs[0]["model"]]
         for key in dict.fromkeys(keys):
-            ours, theirs = ([found[side][key] for found in runs] for side in ("model", "linear"))
-            rows.append([name, key, f"{np.mean(ours):.4f}", f"{np.ptp(ours) / 2:.4f}", f"{np.mean(theirs):.4f}"])
-        rows.append([name, "minutes", f"{np.mean([found['minutes'] for found in runs]):.1f}", "", ""])
-    click.echo("\n".join(table(rows, "llrrr", ["data", "figure", "mean", "half the range", "tf-idf + LR"])))
+            ours = [found["model"][key] for found in runs]
+            others = ([found[side][key] for found in runs if key in found[side]] for side in ("transformer", "linear"))
+            means = (f"{np.mean(figures):.4f}" if figures else "" for figures in others)
+            rows.append([name, key, f"{np.mean(ours):.4f}", f"{np.ptp(ours) / 2:.4f}", *means])
+        rows.append([name, "minutes", f"{np.mean([found['minutes'] for found in runs]):.1f}", "", "", ""])
+    heads = ["data", "figure", "mean", "half the range", "transformer alone", "tf-idf + LR"]
+    click.echo("\n".join(table(rows, "llrrrr", heads)))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,15 @@ Shapes: `B` rows, `T` positions, `C` labels, `D` d_model.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.data.documents import check_surrogates
@@ -20,7 +23,8 @@ from suite.errors import ConfigError, DataError
 from suite.hub import Model, load
 from suite.model.heads import Headed, pool_last
 from suite.tasks.classify.codec import Codec, Text, cut
-from suite.tasks.classify.metrics import fit_temperature
+from suite.tasks.classify.metrics import fit_mixture
+from suite.tasks.classify.ngrams import NGrams
 from suite.training.batches import Batch, Example
 from suite.training.recipe import Recipe, from_table
 
@@ -58,7 +62,8 @@ class Explanation:
         label: the one explained.
         pieces: the text, cut into tokens; joined they give the text back (of a pair, the two texts one after the
             other). A character that falls into several tokens stands with the last of them.
-        weights: gradient x input of each; above 0 it speaks for the label, to first order.
+        weights: gradient x input of each, and the share of its words in what the linear model of words says, where the
+            classifier has one; above 0 it speaks for the label, to first order.
     """
 
     label: str
@@ -98,6 +103,7 @@ class Classifier:
             raise DataError(
                 f"{model.name}: the head has {self.head.out_features} outputs, for {len(self.codec.labels)} labels"
             )
+        self.ngrams = NGrams.from_tensors(model.tensors, len(self.codec.labels), model.name)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -146,6 +152,14 @@ class Classifier:
 
     def logits(self, texts: Sequence[Text], progress: Progress | None = None) -> list[tuple[Tensor, int]]:
         """Logits (C,) of each text before the temperature, and in how many pieces it was read."""
+        found = self.head_logits(texts, progress)
+        if self.ngrams is None:
+            return found
+        added = torch.from_numpy(self.codec.ngram_weight * self.ngrams.logits(texts))  # (N, C)
+        return [(logits + more, pieces) for (logits, pieces), more in zip(found, added, strict=True)]
+
+    def head_logits(self, texts: Sequence[Text], progress: Progress | None = None) -> list[tuple[Tensor, int]]:
+        """The share of the transformer and its head in what `logits` gives."""
         sequences = [(place, tokens) for place, text in enumerate(texts) for tokens in self.codec.pieces(text)]
         left = [0] * len(texts)
         for place, _ in sequences:
@@ -178,6 +192,7 @@ class Classifier:
         """Which tokens a label's logit was sensitive to, by gradient x input on the token embeddings.
 
         That shows what a small change nearby would do, to first order; it does not show why the model decided so.
+        What the linear model of words adds to the logit is added to the tokens of those words, evenly by letters.
         Source: Shrikumar et al. 2016, "Not Just a Black Box".
 
         Args:
@@ -211,7 +226,7 @@ class Classifier:
             with torch.enable_grad():
                 prefix = lengths if self.codec.attention == "prefix" else None
                 scores = self.head(pool_last(transformer.hidden(tokens, prefix=prefix), lengths))[0]  # (C,)
-                chosen = int(scores.argmax()) if label is None else self.labels.index(label)
+                chosen = self.labels.index(next(iter(self(text)[0].scores)) if label is None else label)
                 (gradient,) = torch.autograd.grad(scores[chosen], captured[0])
         finally:
             handle.remove()
@@ -223,9 +238,19 @@ class Classifier:
         pieces = [decoder.push(ids[place]) for place in kept]
         if kept:
             pieces[-1] += decoder.flush()
-        return Explanation(
-            label=self.labels[chosen], pieces=tuple(pieces), weights=tuple(weights[place] for place in kept)
-        )
+        shares = [weights[place] + more for place, more in zip(kept, self._by_words(text, pieces, chosen), strict=True)]
+        return Explanation(label=self.labels[chosen], pieces=tuple(pieces), weights=tuple(shares))
+
+    def _by_words(self, text: Text, pieces: Sequence[str], label: int) -> list[float]:
+        """What the linear model adds to a label's logit, for each of the pieces that joined give the text."""
+        sides = (text,) if isinstance(text, str) else text
+        letters = [[0.0] * len(side) for side in sides]
+        if self.ngrams is not None:
+            for gram, share in self.ngrams.shares(text, label):
+                for place in range(gram.start, gram.end):
+                    letters[gram.side][place] += self.codec.ngram_weight * share / (gram.end - gram.start)
+        row = itertools.chain.from_iterable(letters)
+        return [sum(itertools.islice(row, len(piece))) for piece in pieces]
 
 
 class ZeroShot:
@@ -375,22 +400,32 @@ def _record(text: Text, label: str | int | Sequence[str | int], where: str) -> L
     )
 
 
-def calibrate(model: Headed, examples: Sequence[Example]) -> dict[str, float]:
-    """The temperature that makes a trained model's probabilities honest on validation examples.
+def calibrate(model: Headed, examples: Sequence[Example], linear: NDArray[np.float32] | None = None) -> dict[str, float]:
+    """What makes a trained model's probabilities honest on validation examples.
+
+    Args:
+        model: after training.
+        examples: N that it was not trained on.
+        linear: (N, C) logits of another model, to be weighed in.
 
     Returns:
-        {"temperature": ...}, for a checkpoint's `extra`.
+        {"temperature": ..., "ngram_weight": ...}, for a checkpoint's `extra`.
     """
     device = model.output.weight.device
+    order: list[int] = []
     logits: list[Tensor] = []
     labels: list[Tensor] = []
     with torch.inference_mode():
         for rows in by_length([example.tokens for example in examples]):
             batch = Batch.collate([examples[row] for row in rows]).to(device)
             assert batch.labels is not None
+            order += rows
             logits.append(model(batch.tokens, batch.lengths, batch.prefix).cpu())
             labels.append(batch.labels.cpu())
-    return {"temperature": fit_temperature(torch.cat(logits).numpy(), torch.cat(labels).numpy())}
+    weight, temperature = fit_mixture(
+        torch.cat(logits).numpy(), None if linear is None else linear[order], torch.cat(labels).numpy()
+    )
+    return {"temperature": temperature, "ngram_weight": weight}
 
 
 def classified(

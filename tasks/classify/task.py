@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from suite.data.labelled import Labelled
     from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
+    from suite.model.heads import Headed
     from suite.tasks.classify.pipeline import Classifier, ZeroShot
     from suite.training.recipe import Recipe
 
@@ -82,6 +83,8 @@ class ClassifyConfig:
         max_tokens: of a text, specials included; 0 for the model's context. In training a longer text gives its start;
             in use it is read in pieces.
         calibrate: whether a temperature is fitted on the validation texts. Source: Guo et al. 2017.
+        ngrams: whether a linear model of words and pairs of words, trained beside, is weighed in. The weight is fitted
+            on the validation texts too, and may be 0.
     """
 
     multi: bool | None = None
@@ -90,12 +93,15 @@ class ClassifyConfig:
     token_dropout: float = 0.0
     max_tokens: int = 0
     calibrate: bool = True
+    ngrams: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.token_dropout < 1:
             raise ConfigError(f"classify.token_dropout is {self.token_dropout}, and must be in [0, 1)")
         if self.lm_weight < 0 or self.max_tokens < 0:
             raise ConfigError("classify.lm_weight and classify.max_tokens must not be negative")
+        if self.ngrams and not self.calibrate:
+            raise ConfigError("classify.ngrams needs classify.calibrate, which fits their weight")
 
 
 class Classification(PackagedTask):
@@ -145,7 +151,9 @@ class Classification(PackagedTask):
             DataError: fewer than two classes, or a validation label that no training text has.
         """
         from suite.data.labelled import check
-        from suite.tasks.classify.codec import Codec
+        from suite.tasks.classify.baseline import truth_of
+        from suite.tasks.classify.codec import Codec, text_of
+        from suite.tasks.classify.ngrams import NGrams
         from suite.tasks.classify.pipeline import calibrate
         from suite.training.batches import ShuffledSource
         from suite.training.loss import classification
@@ -171,6 +179,16 @@ class Classification(PackagedTask):
             told.append(
                 f"{longer:,} of {len(train):,} texts are over {codec.max_tokens} tokens; training takes their start"
             )
+
+        def finish(model: Headed) -> dict[str, Any]:
+            if not (options.calibrate and held):
+                return {}
+            texts, truth = [text_of(record) for record in train], truth_of(train, labels)
+            ngrams = NGrams.fit(texts, truth, multi=multi) if options.ngrams else None
+            linear = ngrams.logits([text_of(record) for record in valid]) if ngrams else None
+            found = calibrate(model, held, linear)
+            return found | (ngrams.tensors() if ngrams and found["ngram_weight"] else {})
+
         return TrainingData(
             train=ShuffledSource(examples, recipe.seed),
             valid=held,
@@ -184,7 +202,7 @@ class Classification(PackagedTask):
                 token_dropout=options.token_dropout,
                 blank=codec.special("<pad>"),
             ),
-            finish=(lambda model: calibrate(model, held)) if options.calibrate and held else None,
+            finish=finish,
             notes=told,
         )
 

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from suite.checkpoint import load_checkpoint, save_checkpoint, write_atomic
 from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError
+from suite.hub import convert, load
 from suite.model import ModelConfig, Transformer
 
 CONFIG = ModelConfig(vocab_size=261, context=16, d_model=16, n_layer=2, n_head=2)
@@ -39,6 +40,22 @@ def test_what_is_saved_is_loaded(tmp_path: Path, storage: str, error: float) -> 
         assert tensor.dtype == torch.float32
         assert (tensor - model.state_dict()[name]).abs().max() <= error, name
     assert "head.weight" not in found.state_dict, "tied weights were written twice"
+
+
+@pytest.mark.parametrize("storage", ["float32", "float16", "int8"])
+def test_a_tasks_own_tensors_come_back(tmp_path: Path, storage: str) -> None:
+    """Numbers as near as the storage type has them, and codes, which have no near, to the bit."""
+    model = Transformer(CONFIG)
+    own = {
+        "words.codes": torch.tensor([-(2**31), 2**24 + 1, 2**31 - 1], dtype=torch.int32),
+        "matrix": torch.randn(3, 4),
+    }
+    save_checkpoint(tmp_path / "a", CONFIG, model.state_dict(), None, storage=storage, tensors=own)
+    convert(tmp_path / "a", tmp_path / "b", to="suite", storage=storage)
+    found = load(tmp_path / "b").tensors
+    assert found.keys() == own.keys()
+    assert torch.equal(found["words.codes"], own["words.codes"]) and found["words.codes"].dtype == torch.int32
+    assert found["matrix"] == pytest.approx(own["matrix"], abs=0.05)
 
 
 def test_int8_is_a_quarter_of_float32_and_a_fixed_point(tmp_path: Path) -> None:

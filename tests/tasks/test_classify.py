@@ -105,12 +105,18 @@ def test_doubt_is_said(folder: Path) -> None:
 
 
 def test_an_explanation_gives_the_text_back_and_names_the_word(folder: Path) -> None:
-    """And its weights are the gradient's: a small step along the input moves the logit by their sum."""
+    """And its weights are the gradient's: a small step along the input moves the head's logit by their sum.
+
+    What words add through the linear model comes on top.
+    """
     classifier = pipeline("classify", str(folder / "run"))
     assert isinstance(classifier, Classifier)
     explained = classifier.explain("the owl 7 \U0001f600")
     assert explained.label == "bird" and "".join(explained.pieces) == "the owl 7 \U0001f600"
     assert len(explained.pieces) == len(explained.weights)
+    whole, ngrams = sum(classifier.explain("owl", "bird").weights), classifier.ngrams
+    assert ngrams is not None
+    classifier.ngrams = None
     table = classifier.model.transformer.tokens.weight
     before = classifier.logits(["owl"])[0][0]
     weights = sum(classifier.explain("owl", "bird").weights)
@@ -121,6 +127,8 @@ def test_an_explanation_gives_the_text_back_and_names_the_word(folder: Path) -> 
         table[ids] /= 1.001
     place = classifier.labels.index("bird")
     assert float(after[place] - before[place]) == pytest.approx(0.001 * weights, rel=0.05, abs=1e-5)
+    added = classifier.codec.ngram_weight * (ngrams.logits(["owl"])[0, place] - ngrams.bias[place])
+    assert whole - weights == pytest.approx(added, rel=1e-3)
     with pytest.raises(DataError, match="no label 'fish'"):
         classifier.explain("owl", "fish")
     with pytest.raises(DataError, match="over the 48 tokens"):
