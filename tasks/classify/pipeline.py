@@ -400,7 +400,9 @@ def _record(text: Text, label: str | int | Sequence[str | int], where: str) -> L
     )
 
 
-def calibrate(model: Headed, examples: Sequence[Example], linear: NDArray[np.float32] | None = None) -> dict[str, float]:
+def calibrate(
+    model: Headed, examples: Sequence[Example], linear: NDArray[np.float32] | None = None
+) -> dict[str, float]:
     """What makes a trained model's probabilities honest on validation examples.
 
     Args:
