@@ -101,7 +101,7 @@ class ClassifyConfig:
         if self.lm_weight < 0 or self.max_tokens < 0:
             raise ConfigError("classify.lm_weight and classify.max_tokens must not be negative")
         if self.ngrams and not self.calibrate:
-            raise ConfigError("classify.ngrams needs classify.calibrate, which fits their weight")
+            raise ConfigError("classify.ngrams needs classify.calibrate, which fits their weight; set both to false")
 
 
 class Classification(PackagedTask):

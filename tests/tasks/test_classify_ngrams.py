@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from suite.errors import CheckpointError
+from suite.errors import CheckpointError, ConfigError
 from suite.tasks.classify.metrics import fit_mixture, indicators
 from suite.tasks.classify.ngrams import NGrams, grams, regress
+from suite.tasks.classify.task import ClassifyConfig
 
 TEXTS = ["a good film", "good, good fun", "a bad film", "bad fun?", "not good film", "not bad fun?"] * 3
 LABELS = [1, 1, 0, 0, 0, 1] * 3
@@ -90,3 +91,8 @@ def test_a_mixture_takes_what_helps(several: bool) -> None:
     assert weight == 1.0 and temperature == pytest.approx(1.0 if several else 0.5, rel=0.15)
     assert fit_mixture(witness, 3 * rng.normal(size=(2000, 3)), labels)[0] == 0.0
     assert fit_mixture(witness, None, labels)[0] == 0.0
+
+
+def test_without_calibration_there_is_nothing_to_weigh_them_by() -> None:
+    with pytest.raises(ConfigError, match="set both to false"):
+        ClassifyConfig(ngrams=True, calibrate=False)
