@@ -106,10 +106,8 @@ def probabilities(classifier: Classifier, records: Sequence[Labelled]) -> tuple[
     """(N, C) of records, columns in the order of the classifier's labels; also without its linear model of words."""
     texts = [text_of(record) for record in records]
     logits = torch.stack([found for found, _ in classifier.logits(texts)])
-    alone = logits
-    if classifier.ngrams is not None:
-        alone = logits - classifier.codec.ngram_weight * torch.from_numpy(classifier.ngrams.logits(texts))
-    whole, alone = (classifier.spread(part / classifier.codec.temperature).double() for part in (logits, alone))
+    parts = logits, logits - classifier.word_logits(texts)
+    whole, alone = (classifier.spread(part / classifier.codec.temperature).double() for part in parts)
     return whole.numpy(), alone.numpy()
 
 

@@ -92,14 +92,12 @@ class NGrams:
             return None
         counts = np.array([seen[code] for code in codes.tolist()])
         idf = (np.log((1 + len(texts)) / (1 + counts)) + 1).astype(np.float32)  # as if one more text had every n-gram
-        empty = np.zeros((truth.shape[1], 0), np.float32)
-        counter = cls(codes=codes, idf=idf, weight=empty, bias=empty[:, 0:0])
-        rows = [counter._row(text) for text in texts]
+        rows = [_features(text, codes, idf) for text in texts]
         starts = np.cumsum([0, *(len(columns) for columns, _ in rows)])
         columns, values = (np.concatenate(parts) for parts in zip(*rows, strict=True))
         inputs = csr_matrix((values, columns, starts), shape=(len(texts), len(codes)))
         weight, bias = regress(inputs, truth, STRENGTH, multi=multi)
-        return dataclasses.replace(counter, weight=weight.astype(np.float32), bias=bias.astype(np.float32))
+        return cls(codes=codes, idf=idf, weight=weight.astype(np.float32), bias=bias.astype(np.float32))
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], labels: int, name: str) -> NGrams | None:
@@ -116,6 +114,8 @@ class NGrams:
         for key, shape in shapes.items():
             if key not in parts or tuple(parts[key].shape) != shape:
                 raise CheckpointError(f"{name}: tensor {PREFIX + key!r} is missing, or has another shape than {shape}")
+        if parts["codes"].dtype != torch.int32:
+            raise CheckpointError(f"{name}: tensor {PREFIX + 'codes'!r} is {parts['codes'].dtype}, not torch.int32")
         arrays = {key: parts[key].float().numpy() for key in ("idf", "weight", "bias")}
         return cls(codes=parts["codes"].numpy().view(np.uint32), **arrays)
 
@@ -128,28 +128,31 @@ class NGrams:
         """(N, C)."""
         found = np.tile(self.bias, (len(texts), 1))
         for row, text in zip(found, texts, strict=True):
-            columns, values = self._row(text)
+            columns, values = _features(text, self.codes, self.idf)
             row += self.weight[:, columns] @ values
         return found
 
     def shares(self, text: Text, label: int) -> list[tuple[Gram, float]]:
         """What each n-gram of a text adds to a label's logit, one that occurs several times the same each time."""
-        columns, values = self._row(text)
+        columns, values = _features(text, self.codes, self.idf)
         added = dict(zip(self.codes[columns].tolist(), (self.weight[label, columns] * values).tolist(), strict=True))
         found = [gram for gram in grams(text) if gram.code in added]
         times = Counter(gram.code for gram in found)
         return [(gram, added[gram.code] / times[gram.code]) for gram in found]
 
-    def _row(self, text: Text) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        """Columns of the known n-grams of a text, and their tf-idf."""
-        codes = np.fromiter((gram.code for gram in grams(text)), np.uint32)
-        codes, counts = np.unique(codes, return_counts=True)
-        columns = np.searchsorted(self.codes, codes).clip(max=len(self.codes) - 1)
-        known = self.codes[columns] == codes
-        columns = columns[known]
-        values = (1 + np.log(counts[known])) * self.idf[columns]
-        values /= np.linalg.norm(values) or 1.0
-        return columns, values.astype(np.float32)
+
+def _features(
+    text: Text, known: NDArray[np.uint32], idf: NDArray[np.float32]
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Columns of the known n-grams (K,) that a text has, and their tf-idf."""
+    codes = np.fromiter((gram.code for gram in grams(text)), np.uint32)
+    codes, counts = np.unique(codes, return_counts=True)
+    columns = np.searchsorted(known, codes).clip(max=len(known) - 1)
+    found = known[columns] == codes
+    columns = columns[found]
+    values = (1 + np.log(counts[found])) * idf[columns]
+    values /= np.linalg.norm(values) or 1.0
+    return columns, values.astype(np.float32)
 
 
 def regress(inputs: Any, truth: Bools, strength: float, *, multi: bool) -> tuple[Floats, Floats]:

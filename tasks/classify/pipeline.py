@@ -152,14 +152,6 @@ class Classifier:
 
     def logits(self, texts: Sequence[Text], progress: Progress | None = None) -> list[tuple[Tensor, int]]:
         """Logits (C,) of each text before the temperature, and in how many pieces it was read."""
-        found = self.head_logits(texts, progress)
-        if self.ngrams is None:
-            return found
-        added = torch.from_numpy(self.codec.ngram_weight * self.ngrams.logits(texts))  # (N, C)
-        return [(logits + more, pieces) for (logits, pieces), more in zip(found, added, strict=True)]
-
-    def head_logits(self, texts: Sequence[Text], progress: Progress | None = None) -> list[tuple[Tensor, int]]:
-        """The share of the transformer and its head in what `logits` gives."""
         sequences = [(place, tokens) for place, text in enumerate(texts) for tokens in self.codec.pieces(text)]
         left = [0] * len(texts)
         for place, _ in sequences:
@@ -176,7 +168,16 @@ class Classifier:
                 done += left[place] == 0
             if progress and done:
                 progress(done)
-        return [(total / size, count) for total, size, count in zip(sums, sizes, counts, strict=True)]
+        added = self.word_logits(texts)
+        return [
+            (total / size + more, count) for total, size, more, count in zip(sums, sizes, added, counts, strict=True)
+        ]
+
+    def word_logits(self, texts: Sequence[Text]) -> Tensor:
+        """The share (N, C) of the linear model of words in what `logits` gives; zeros where there is none."""
+        if self.ngrams is None:
+            return torch.zeros(len(texts), len(self.labels))
+        return torch.from_numpy(self.codec.ngram_weight * self.ngrams.logits(texts))
 
     @torch.inference_mode()
     def _scores(self, sequences: Sequence[Sequence[int]]) -> Tensor:
@@ -226,7 +227,8 @@ class Classifier:
             with torch.enable_grad():
                 prefix = lengths if self.codec.attention == "prefix" else None
                 scores = self.head(pool_last(transformer.hidden(tokens, prefix=prefix), lengths))[0]  # (C,)
-                chosen = self.labels.index(next(iter(self(text)[0].scores)) if label is None else label)
+                whole = scores.detach().cpu() + self.word_logits([text])[0]
+                chosen = int(whole.argmax()) if label is None else self.labels.index(label)
                 (gradient,) = torch.autograd.grad(scores[chosen], captured[0])
         finally:
             handle.remove()

@@ -48,6 +48,8 @@ def test_it_comes_back_from_its_tensors_and_names_the_one_that_is_wrong() -> Non
             NGrams.from_tensors({key: tensor for key, tensor in tensors.items() if key != name}, 2, "here")
     with pytest.raises(CheckpointError, match=r"'ngrams\.weight' is missing, or has another shape"):
         NGrams.from_tensors(tensors, 3, "here")
+    with pytest.raises(CheckpointError, match=r"'ngrams\.codes' is torch\.int64"):
+        NGrams.from_tensors(tensors | {"ngrams.codes": tensors["ngrams.codes"].long()}, 2, "here")
 
 
 def test_shares_add_up_to_the_logit_and_stand_where_the_words_do() -> None:
