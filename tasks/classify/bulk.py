@@ -18,7 +18,8 @@ from suite.data.files import write_atomic
 from suite.data.labelled import KNOWN
 from suite.data.tables import csv_rows, has_header, tab_fields
 from suite.errors import ConfigError, DataError
-from suite.tasks.classify.pipeline import Classified, Classifier, ZeroShot, check_pairs
+from suite.tasks.classify.pipeline import Classified, Classifier, check_pairs
+from suite.tasks.classify.zero_shot import ZeroShot
 
 RECORDS, CHARACTERS = 512, 1 << 20  # at most at a time
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "txt"}

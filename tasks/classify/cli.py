@@ -17,7 +17,8 @@ from suite.errors import DataError
 
 if TYPE_CHECKING:
     from suite.hub import Model
-    from suite.tasks.classify.pipeline import Classified, Classifier, Explanation, ZeroShot
+    from suite.tasks.classify.pipeline import Classified, Classifier, Explanation
+    from suite.tasks.classify.zero_shot import ZeroShot
 
 POSITIVE = click.IntRange(min=1)
 SHARE = click.FloatRange(0, 1)
@@ -157,7 +158,8 @@ def _loader(model: str, labels: str | None, revision: str | None, device: str, q
 
 
 def _classifier(model: Model, labels: str | None, threshold: float | None) -> Classifier | ZeroShot:
-    from suite.tasks.classify.pipeline import Classifier, ZeroShot
+    from suite.tasks.classify.pipeline import Classifier
+    from suite.tasks.classify.zero_shot import ZeroShot
 
     if labels is not None:
         return ZeroShot(model, labels=labels.split(","))

@@ -19,7 +19,8 @@ from suite.tasks.classify import baseline, metrics
 from suite.tasks.classify.baseline import truth_of
 from suite.tasks.classify.codec import text_of
 from suite.tasks.classify.metrics import Bools, Floats
-from suite.tasks.classify.pipeline import Classifier, ZeroShot
+from suite.tasks.classify.pipeline import Classifier
+from suite.tasks.classify.zero_shot import ZeroShot
 
 LINEAR = "tf-idf + logistic regression"
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
     from suite.model.heads import Headed
-    from suite.tasks.classify.pipeline import Classifier, ZeroShot
+    from suite.tasks.classify.pipeline import Classifier
+    from suite.tasks.classify.zero_shot import ZeroShot
     from suite.training.recipe import Recipe
 
 SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
@@ -227,7 +228,8 @@ class Classification(PackagedTask):
 
     def pipeline(self, model: Model, **options: Any) -> Classifier | ZeroShot:
         """A callable from texts to `Classified` results; with `labels`, any language model without training."""
-        from suite.tasks.classify.pipeline import Classifier, ZeroShot
+        from suite.tasks.classify.pipeline import Classifier
+        from suite.tasks.classify.zero_shot import ZeroShot
 
         return ZeroShot(model, **options) if "labels" in options else Classifier(model, **options)
 

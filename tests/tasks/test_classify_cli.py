@@ -193,7 +193,9 @@ def test_labels_of_ones_own_take_a_language_model(
     """The classifier is no use for other labels, so --labels alone must not load it."""
     loaded: list[str] = []
     monkeypatch.setattr("suite.tasks.classify.cli.load_model", lambda model, *options: loaded.append(model))
-    monkeypatch.setattr(module, "ZeroShot", lambda model, labels: Fake() if labels == ["cat", " dog"] else None)
+    monkeypatch.setattr(
+        "suite.tasks.classify.zero_shot.ZeroShot", lambda model, labels: Fake() if labels == ["cat", " dog"] else None
+    )
     [found] = run_json(capsys, "a dog", "--labels", "cat, dog")
     assert found["label"] == "dog"
     run_json(capsys, "a dog", "--labels", "cat, dog", "--model", "classify")

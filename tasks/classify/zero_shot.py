@@ -1,0 +1,94 @@
+"""Labels of one's own from a language model that nobody trained to classify.
+
+Shapes: `B` rows, `T` positions, `C` labels, `D` d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from suite.errors import ConfigError, DataError
+from suite.hub import Model
+from suite.tasks.classify.codec import Text, cut
+from suite.tasks.classify.pipeline import BATCH_TOKENS, Classified, Progress, as_texts, classified, pad
+
+
+class ZeroShot:
+    """Labels texts with any language model, by how much more likely each label becomes behind the text.
+
+    A label's score is its log-probability behind the text less that behind an empty text, a token: what is common
+    anyway gains nothing. Source: Holtzman et al. 2021, "Surface Form Competition" (PMI); Zhao et al. 2021.
+
+    Args:
+        model: a language model with a tokenizer.
+        labels: at least two.
+        template: with `{}` where the text goes; a label follows it, after a space.
+
+    Raises:
+        ConfigError: fewer than two labels, one twice, an empty one, or a template without `{}`.
+        DataError: the model has no tokenizer.
+    """
+
+    multi = False
+    pairs = False
+
+    def __init__(self, model: Model, *, labels: Sequence[str], template: str = "{}\n\nThis text is about") -> None:
+        names = tuple(label.strip() for label in labels)
+        if len(names) < 2 or len(set(names)) < len(names) or "" in names:
+            raise ConfigError(f"labels are {', '.join(map(repr, names))}; zero-shot needs at least two, all different")
+        if template.count("{}") != 1:
+            raise ConfigError(f"template {template!r} must have one {{}}, where the text goes")
+        if model.tokenizer is None:
+            raise DataError(f"{model.name} has no tokenizer, so it cannot read texts")
+        self.model, self.tokenizer, self.labels = model, model.tokenizer, names
+        self.answers = [self.tokenizer.encode(" " + name) for name in names]
+        before, self.after = (self.tokenizer.encode(part) for part in template.split("{}"))
+        self.before = before if self.tokenizer.eos is None else [self.tokenizer.eos, *before]
+        around = len(self.before) + len(self.after) + max(map(len, self.answers))
+        self.room = model.config.context - around  # tokens of a text that fit
+        if self.room < 1:
+            raise ConfigError(
+                f"template and labels take {around} tokens of the {model.config.context} that {model.name} reads"
+            )
+        self.prior = self._logprobs([])
+
+    def __call__(
+        self, texts: Text | Sequence[Text], *, min_probability: float = 0.0, progress: Progress | None = None
+    ) -> list[Classified]:
+        """Label texts; arguments and results as for `Classifier`. The probabilities are not calibrated.
+
+        A text longer than the model's context is read in pieces, whose scores are averaged, each by its length.
+        """
+        if not 0 <= min_probability <= 1:
+            raise ConfigError(f"min_probability is {min_probability}, and must be between 0 and 1")
+        results = []
+        for text in as_texts(texts):
+            if not isinstance(text, str):
+                raise DataError("zero-shot takes single texts; write a pair as one text")
+            ids = self.tokenizer.encode(text)
+            pieces = cut(ids, self.room) if ids else [ids]
+            gains = [(self._logprobs(piece) - self.prior) * max(1, len(piece)) for piece in pieces]
+            odds = (torch.stack(gains).sum(dim=0) / max(1, len(ids))).softmax(dim=-1)  # (C,)
+            results.append(classified(text, self.labels, odds.tolist(), min_probability, None, len(pieces)))
+            if progress:
+                progress(1)
+        return results
+
+    @torch.inference_mode()
+    def _logprobs(self, ids: Sequence[int]) -> Tensor:
+        """(C,) mean log-probability a token of each label behind a text that fits."""
+        prompt = [*self.before, *ids, *self.after]
+        rows = [[*prompt, *answer] for answer in self.answers]
+        device = next(self.model.transformer.parameters()).device
+        size = max(1, BATCH_TOKENS // max(map(len, rows)))  # rows read at one time
+        scores = []
+        for place in range(0, len(rows), size):
+            tokens, lengths = pad(rows[place : place + size], device)
+            hidden = self.model.transformer.hidden(tokens)  # (B, T, D)
+            for row, (length, states) in enumerate(zip(lengths.tolist(), hidden, strict=True)):
+                logprobs = self.model.transformer.logits(states[len(prompt) - 1 : length - 1]).log_softmax(dim=-1)
+                scores.append(logprobs.gather(1, tokens[row, len(prompt) : length, None]).mean())
+        return torch.stack(scores).float().cpu()
