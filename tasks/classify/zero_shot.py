@@ -1,6 +1,6 @@
 """Labels of one's own from a language model that nobody trained to classify.
 
-Shapes: `B` rows, `T` positions, `C` labels, `D` d_model.
+Shapes: `C` labels.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from torch import Tensor
 
 from suite.errors import ConfigError, DataError
 from suite.hub import Model
+from suite.sampling.score import continuation_logprobs
 from suite.tasks.classify.codec import Text, cut
-from suite.tasks.classify.pipeline import BATCH_TOKENS, Classified, Progress, as_texts, classified, pad
+from suite.tasks.classify.pipeline import BATCH_TOKENS, Classified, Progress, as_texts, classified
 
 
 class ZeroShot:
@@ -77,18 +78,9 @@ class ZeroShot:
                 progress(1)
         return results
 
-    @torch.inference_mode()
     def _logprobs(self, ids: Sequence[int]) -> Tensor:
         """(C,) mean log-probability a token of each label behind a text that fits."""
         prompt = [*self.before, *ids, *self.after]
-        rows = [[*prompt, *answer] for answer in self.answers]
-        device = next(self.model.transformer.parameters()).device
-        size = max(1, BATCH_TOKENS // max(map(len, rows)))  # rows read at one time
-        scores = []
-        for place in range(0, len(rows), size):
-            tokens, lengths = pad(rows[place : place + size], device)
-            hidden = self.model.transformer.hidden(tokens)  # (B, T, D)
-            for row, (length, states) in enumerate(zip(lengths.tolist(), hidden, strict=True)):
-                logprobs = self.model.transformer.logits(states[len(prompt) - 1 : length - 1]).log_softmax(dim=-1)
-                scores.append(logprobs.gather(1, tokens[row, len(prompt) : length, None]).mean())
-        return torch.stack(scores).float().cpu()
+        batch = max(1, BATCH_TOKENS // (len(prompt) + max(map(len, self.answers))))
+        found = continuation_logprobs(self.model.transformer, prompt, self.answers, batch=batch)
+        return torch.stack([logprobs.mean() for logprobs in found])

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, overload
 
 import numpy as np
-import torch
 
 from suite.data.articles import Article
 from suite.data.pages import places_in, read_pages
@@ -15,9 +14,9 @@ from suite.data.sentences import sentence_spans
 from suite.data.tables import Notes
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.hub import Model
-from suite.model.cache import KVCache
 from suite.model.transformer import Transformer
 from suite.sampling import Sampling, generate
+from suite.sampling.score import continuation_logprobs
 from suite.tasks.summarize.claims import unsupported
 from suite.tasks.summarize.format import Format
 from suite.tasks.summarize.select import (
@@ -162,33 +161,13 @@ class Extractor:
         rows = np.column_stack([rows[best], behind, behind - alone])
         return Candidates(sentences=[sentences[place] for place in best], rows=rows, read=len(chosen))
 
-    @torch.inference_mode()
     def likelihoods(self, prompt: Sequence[int], texts: Sequence[str]) -> Floats:
         """(N,) log-probability a token of each text behind a prompt, in nats."""
-        config, weight = self.transformer.config, self.transformer.norm.weight
-        assert isinstance(weight, torch.Tensor)
-        device, dtype = weight.device, weight.dtype
-        ids = [self.format.tokenizer.encode(text)[: max(1, config.context - len(prompt))] for text in texts]
-        read = KVCache(config, 1, len(prompt), device, dtype)
-        prefix = torch.tensor([len(prompt)], device=device) if self.prefix else None
-        first = self.transformer(torch.tensor([prompt], device=device), cache=read, prefix=prefix)[:, -1:]  # (1, 1, V)
-        found = np.zeros(len(ids))
-        order = sorted(range(len(ids)), key=lambda place: len(ids[place]))
-        for start in range(0, len(order), BATCH):
-            places = order[start : start + BATCH]
-            lengths = [len(ids[place]) for place in places]
-            cache = KVCache(config, len(places), len(prompt) + max(lengths), device, dtype)
-            tokens = torch.zeros(len(places), max(lengths), dtype=torch.long)
-            for row, place in enumerate(places):
-                cache.copy_row(row, read)
-                tokens[row, : lengths[row]] = torch.tensor(ids[place])
-            tokens = tokens.to(device)  # (B, T)
-            logits = self.transformer(tokens, cache=cache, lengths=lengths)  # (B, T, V)
-            logits = torch.cat([first.expand(len(places), 1, -1), logits[:, :-1]], dim=1)
-            losses = torch.nn.functional.cross_entropy(logits.mT, tokens, reduction="none")  # (B, T)
-            for row, place in enumerate(places):
-                found[place] = -float(losses[row, : lengths[row]].mean())
-        return found
+        room = max(1, self.transformer.config.context - len(prompt))
+        ids = [self.format.tokenizer.encode(text)[:room] for text in texts]
+        prefix = len(prompt) if self.prefix else 0
+        found = continuation_logprobs(self.transformer, prompt, ids, prefix=prefix, batch=BATCH)
+        return np.array([float(logprobs.mean()) for logprobs in found])
 
     def extract(self, found: Candidates, fits: Callable[[Sentence], bool], most: int) -> list[Sentence]:
         """The best of some candidates, in order of the text; `fits` and `most` as `pick` takes them."""

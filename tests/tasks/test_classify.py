@@ -294,6 +294,27 @@ def test_zero_shot_takes_out_what_is_common_anyway() -> None:
         pipeline("classify", model)
 
 
+def test_zero_shot_scores_are_gains_over_an_empty_text() -> None:
+    """Read once with the labels behind it, a text gives what a plain pass over text and label gives for each."""
+    torch.manual_seed(0)
+    transformer = Transformer(ModelConfig(vocab_size=257, context=64, d_model=16, n_layer=2, n_head=2))
+    for parameter in transformer.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    tokenizer = Tokenizer.bytes(("<eos>",))
+    model = Model(transformer=transformer.eval(), tokenizer=tokenizer, task="lm", name="x", directory=Path())
+    labels = ["cat", "a zebra", "of"]
+
+    def mean(text: str, label: str) -> float:
+        prompt, answer = [256, *tokenizer.encode(f"Q: {text}, A:")], tokenizer.encode(f" {label}")
+        with torch.inference_mode():
+            logprobs = transformer(torch.tensor([[*prompt, *answer]]))[0, len(prompt) - 1 : -1].log_softmax(-1)
+        return float(logprobs.gather(1, torch.tensor(answer)[:, None]).mean())
+
+    gains = torch.tensor([mean("meow", label) - mean("", label) for label in labels])
+    [found] = pipeline("classify", model, labels=labels, template="Q: {}, A:")("meow")
+    assert found.scores == pytest.approx(dict(zip(labels, gains.softmax(0).tolist(), strict=True)), abs=1e-5)
+
+
 def codec(**choices: object) -> Codec:
     return dataclasses.replace(
         Codec(Tokenizer.bytes(("<eos>", "<bos>", "<sep>", "<cls>")), labels=("a", "b"), max_tokens=12), **choices

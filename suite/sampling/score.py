@@ -1,0 +1,65 @@
+"""How likely a model finds continuations that are given to it.
+
+Shapes: `B` rows, `T` positions, `V` vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from suite.errors import SuiteError
+from suite.model import KVCache, Transformer
+
+
+@torch.inference_mode()
+def continuation_logprobs(
+    transformer: Transformer,
+    prompt: Sequence[int],
+    continuations: Sequence[Sequence[int]],
+    *,
+    prefix: int = 0,
+    batch: int = 32,
+) -> list[Tensor]:
+    """The log-probability of each token of some continuations of one prompt, which is read once.
+
+    Args:
+        transformer: in evaluation mode, if it has dropout.
+        prompt: ids, at least one.
+        continuations: ids, at least one each. With learned positions, each must fit behind the prompt.
+        prefix: tokens at the start of the prompt that see each other both ways.
+        batch: continuations read at one time; each takes a copy of what the model keeps of the prompt.
+
+    Returns:
+        of each continuation of `n` tokens, (n,) natural logarithms, on the CPU.
+
+    Raises:
+        SuiteError: the prompt or a continuation is empty, or a continuation ends behind the last learned position.
+    """
+    if not len(prompt) or not all(map(len, continuations)):
+        raise SuiteError("a prompt and each of its continuations need at least one token to be scored")
+    config, weight = transformer.config, transformer.norm.weight
+    assert isinstance(weight, Tensor)
+    device = weight.device
+    read = KVCache(config, 1, len(prompt), device, weight.dtype)
+    both_ways = torch.tensor([prefix], device=device) if prefix else None
+    hidden = transformer.hidden(torch.tensor([list(prompt)], device=device), prefix=both_ways, cache=read)
+    first = transformer.logits(hidden[:, -1:])  # (1, 1, V)
+    found: dict[int, Tensor] = {}
+    order = sorted(range(len(continuations)), key=lambda place: len(continuations[place]))
+    for start in range(0, len(order), batch):
+        places = order[start : start + batch]
+        rows = [torch.tensor(list(continuations[place])) for place in places]
+        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)  # (B, T)
+        logits = first.expand(len(rows), 1, -1)  # (B, 1, V)
+        if tokens.shape[1] > 1:
+            cache = KVCache(config, len(rows), len(prompt) + tokens.shape[1] - 1, device, weight.dtype)
+            for row in range(len(rows)):
+                cache.copy_row(row, read)
+            later = transformer(tokens[:, :-1], cache=cache, lengths=[len(row) - 1 for row in rows])
+            logits = torch.cat([logits, later], dim=1)  # (B, T, V)
+        losses = torch.nn.functional.cross_entropy(logits.mT, tokens, reduction="none").cpu()  # (B, T)
+        found.update({place: -losses[row, : len(rows[row])] for row, place in enumerate(places)})
+    return [found[place] for place in range(len(continuations))]
