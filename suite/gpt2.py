@@ -59,6 +59,7 @@ _DEFAULTS: dict[str, Any] = {
     "activation_function": "gelu_new",
     "layer_norm_epsilon": 1e-5,
     "resid_pdrop": 0.1,
+    "attn_pdrop": 0.1,
     "tie_word_embeddings": True,
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
@@ -104,7 +105,7 @@ def read(directory: Path) -> Checkpoint:
 def read_model_config(directory: Path) -> ModelConfig:
     """The model that a GPT-2 directory's config.json describes.
 
-    Their three dropout rates are one here: the residual one.
+    Their dropout on embeddings is not read: here it is that on residual branches.
 
     Raises:
         CheckpointError: it is not of a GPT-2, a setting is not a number where it must be one, or changes the
@@ -128,6 +129,7 @@ def read_model_config(directory: Path) -> ModelConfig:
         if type(settings[name]) is not int and settings[name] != _DEFAULTS[name]:
             raise CheckpointError(f"{path}: {name} is {settings[name]!r}, and must be a whole number")
     try:
+        dropout, attention_dropout = float(settings["resid_pdrop"]), float(settings["attn_pdrop"])
         return ModelConfig(
             vocab_size=settings["vocab_size"],
             context=settings["n_positions"],
@@ -137,7 +139,8 @@ def read_model_config(directory: Path) -> ModelConfig:
             d_ff=settings["n_inner"],
             activation=_ACTIVATIONS[settings["activation_function"]],
             tie_embeddings=bool(settings["tie_word_embeddings"]),
-            dropout=float(settings["resid_pdrop"]),
+            dropout=dropout,
+            attention_dropout=None if attention_dropout == dropout else attention_dropout,
             norm_eps=float(settings["layer_norm_epsilon"]),
         )
     except (ConfigError, TypeError, ValueError) as error:
@@ -287,7 +290,7 @@ def _their_config(config: ModelConfig) -> dict[str, Any]:
         "layer_norm_epsilon": config.norm_eps,
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
-        "attn_pdrop": config.dropout,
+        "attn_pdrop": config.dropout if config.attention_dropout is None else config.attention_dropout,
         "tie_word_embeddings": config.tie_embeddings,
     }
 

@@ -37,6 +37,7 @@ class ModelConfig:
         bias: whether linear layers and LayerNorm have one.
         tie_embeddings: whether the output head is the embedding table.
         dropout: probability, on embeddings, attention weights and both residual branches.
+        attention_dropout: that on attention weights, where it is another one (None: dropout).
         windows: per layer, how many tokens back (itself included) a position sees; 0 means the whole context. ()
             means 0 everywhere.
         compress: per layer, how many positions' keys and values become one by a learned convolution of that kernel and
@@ -80,6 +81,7 @@ class ModelConfig:
     bias: bool = True
     tie_embeddings: bool = True
     dropout: float = 0.0
+    attention_dropout: float | None = None
     windows: tuple[int, ...] = ()
     compress: tuple[int, ...] = ()
     rope_theta: float = 10000.0
@@ -101,8 +103,9 @@ class ModelConfig:
             raise ConfigError(f"rotary positions need an even head width, and d_model / n_head is {self.head_width}")
         if self.d_ff is not None and self.d_ff < 1:
             raise ConfigError(f"model.d_ff is {self.d_ff}, and must be at least 1")
-        if not 0.0 <= self.dropout < 1.0:
-            raise ConfigError(f"model.dropout is {self.dropout}, and must be in [0, 1)")
+        for name in ("dropout", "attention_dropout"):
+            if not 0.0 <= (getattr(self, name) or 0.0) < 1.0:
+                raise ConfigError(f"model.{name} is {getattr(self, name)}, and must be in [0, 1)")
         for name, entries in (("windows", self.windows), ("compress", self.compress)):
             if entries and len(entries) != self.n_layer:
                 raise ConfigError(f"model.{name} has {len(entries)} entries for {self.n_layer} layers")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from suite.model import ModelConfig, Transformer
+from suite.model import ModelConfig, Transformer, transformer
 from suite.model.dropout import drop
 
 
@@ -57,3 +57,19 @@ def test_a_model_drops_in_training_alone(dtype: torch.dtype) -> None:
     assert not torch.equal(model(tokens), model(tokens))
     model.eval()
     assert torch.equal(model(tokens), model(tokens))
+
+
+@pytest.mark.parametrize(
+    ("dropout", "attention_dropout", "drops"), [(0.5, None, True), (0.5, 0.0, False), (0.0, 0.5, True)]
+)
+def test_attention_weights_have_a_rate_of_their_own(
+    dropout: float, attention_dropout: float | None, drops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without dropout elsewhere, training is random where attention weights are dropped, and there alone."""
+    monkeypatch.setattr(transformer, "drop", lambda x, chance: x)
+    config = ModelConfig(
+        vocab_size=50, context=16, d_model=16, n_layer=1, n_head=2, dropout=dropout, attention_dropout=attention_dropout
+    )
+    model = Transformer(config).train()
+    tokens = torch.arange(10)[None]
+    assert torch.equal(model(tokens), model(tokens)) != drops

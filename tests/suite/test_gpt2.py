@@ -107,8 +107,9 @@ def test_our_model_loads_there(settings: dict[str, Any], tmp_path: Path) -> None
     assert_same_model(model.transformer, theirs.eval(), 96)
 
 
-def test_there_and_back_keeps_every_bit(tmp_path: Path) -> None:
-    model = random_model(tmp_path, tokenizer=Tokenizer.bytes(), dropout=0.25)
+@pytest.mark.parametrize("attention_dropout", [None, 0.0, 0.125])
+def test_there_and_back_keeps_every_bit(attention_dropout: float | None, tmp_path: Path) -> None:
+    model = random_model(tmp_path, tokenizer=Tokenizer.bytes(), dropout=0.25, attention_dropout=attention_dropout)
     gpt2.export(model, tmp_path / "out")
     again = load(tmp_path / "out")
     assert again.config == model.config
