@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -100,12 +101,15 @@ def read_text(source: str, *, whole: bool = False) -> str:
     return text if whole else text.removesuffix("\n").removesuffix("\r")
 
 
-def prompt_text(argument: str | None, file: str | None, *, whole: bool = False) -> str:
+def prompt_text(argument: str | None, file: str | None, *, whole: bool = False, quiet: bool = False) -> str:
     """A prompt from the argument, the file, or standard input where it is piped; else the empty one.
+
+    An argument that names a file is still the prompt, but people who meant the file are told how to say so.
 
     Args:
         argument, file: as they were given.
         whole: see `read_text`.
+        quiet: no warning.
     """
     if argument is not None and file is not None:
         raise click.UsageError("give the prompt as an argument or with --file, not both")
@@ -113,4 +117,7 @@ def prompt_text(argument: str | None, file: str | None, *, whole: bool = False) 
         return read_text(file, whole=whole)
     if argument == "-" or (argument is None and sys.stdin is not None and not sys.stdin.isatty()):
         return read_text("-", whole=whole)
+    # not Path.is_file: that is an error for a text too long to name a file
+    if argument and not quiet and os.path.isfile(argument):  # noqa: PTH113
+        notice(f"warning: {argument!r} is taken as text; for what is in that file, say --file")
     return argument or ""

@@ -98,7 +98,7 @@ def run(
         raise click.UsageError("--output has the format of its name; leave out --json")
     if labels is not None and (explain or threshold is not None or pair is not None or pair_column is not None):
         raise click.UsageError("--labels goes without --explain, --threshold, --pair and --pair-column")
-    given = [] if bulk else _texts(texts, file)
+    given = [] if bulk else _texts(texts, file, quiet)
     if pair is not None and len(given) != 1:
         raise click.UsageError("--pair is the second text of one TEXT")
     if explain and quantize != "float32":
@@ -128,7 +128,7 @@ def run(
             _show_explanation(explanation, quiet=quiet)
 
 
-def _texts(texts: tuple[str, ...], file: str | None) -> list[str]:
+def _texts(texts: tuple[str, ...], file: str | None, quiet: bool) -> list[str]:
     """The texts that were given, none of them empty."""
     if len(texts) > 1:
         if file is not None:
@@ -137,7 +137,7 @@ def _texts(texts: tuple[str, ...], file: str | None) -> list[str]:
     elif not texts and file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("there is nothing to label: give a TEXT, --file, --input, or pipe one in")
     else:
-        found = [prompt_text(texts[0] if texts else None, file)]
+        found = [prompt_text(texts[0] if texts else None, file, quiet=quiet)]
     for number, text in enumerate(found, 1):
         if not text.strip():
             raise DataError(

@@ -71,7 +71,7 @@ def run(
     suite run lm "The planet earth" -n 40 --top-k 40
     suite run lm --file draft.txt --samples 3 --seed 7
     """
-    text = prompt_text(prompt, file)
+    text = prompt_text(prompt, file, quiet=quiet)
     settings = {name: value for name, value in rules.items() if value is not None}
     if beams is not None and (settings or stop or seed is not None):
         raise click.UsageError("--beams searches without chance: --seed, --stop and the rules of drawing do not apply")

@@ -92,7 +92,7 @@ def run(
         raise click.UsageError(f"{beams} beams cannot give the {n_best} best; raise --beams")
     if len(text) > 1 and file is not None:
         raise click.UsageError("give the text as an argument or with --file, not both")
-    texts = [] if bulk is not None else list(text) if len(text) > 1 else [_one_text(text, file)]
+    texts = [] if bulk is not None else list(text) if len(text) > 1 else [_one_text(text, file, quiet)]
     words = None
     if glossary is not None:
         from suite.tasks.translate.glossary import read_glossary
@@ -122,11 +122,11 @@ def run(
         _show(result, n_best, align=align)
 
 
-def _one_text(text: tuple[str, ...], file: str | None) -> str:
+def _one_text(text: tuple[str, ...], file: str | None, quiet: bool) -> str:
     argument = text[0] if text else None
     if argument is None and file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("there is nothing to translate: give a text, --file, or pipe one in")
-    return prompt_text(argument, file, whole=True)
+    return prompt_text(argument, file, whole=True, quiet=quiet)
 
 
 def _tell(result: Translation, *, identified: bool) -> None:

@@ -77,6 +77,23 @@ def test_a_text_comes_from_a_file_or_a_pipe(
         assert result(capsys, "run", "translate", *options) == expected, "the last line end is the document's"
 
 
+def test_the_name_of_a_file_is_text_with_a_warning(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`suite run summarize article.txt` reads the file, so people try that here."""
+    monkeypatch.chdir(tmp_path)
+    options = ["--from", "de", "--to", "en", "--model", words]
+    for name in ("Hund", "Hund " * 1000):  # the second is too long to be a file's
+        assert main(["run", "translate", name, *options]) == 0
+        assert "taken as text" not in capsys.readouterr().err
+    Path("Hund").write_text("Katze.")
+    assert main(["run", "translate", "Hund", *options]) == 0
+    out, err = capsys.readouterr()
+    assert out == "dog.\n" and "warning: 'Hund' is taken as text; for what is in that file, say --file" in err
+    assert main(["run", "translate", "Hund", "-q", *options]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_the_language_taken_is_told_apart_from_the_result(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--to", "en", "--model", words]
     assert main(["run", "translate", "der Hund sieht der Katze und Haus.", "le chien voit.", *options]) == 0
