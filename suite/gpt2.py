@@ -290,7 +290,7 @@ def _their_config(config: ModelConfig) -> dict[str, Any]:
         "layer_norm_epsilon": config.norm_eps,
         "resid_pdrop": config.dropout,
         "embd_pdrop": config.dropout,
-        "attn_pdrop": config.dropout if config.attention_dropout is None else config.attention_dropout,
+        "attn_pdrop": config.attention_rate,
         "tie_word_embeddings": config.tie_embeddings,
     }
 

@@ -151,6 +151,11 @@ class ModelConfig:
         return self.d_model // self.n_head
 
     @property
+    def attention_rate(self) -> float:
+        """Dropout of attention weights."""
+        return self.dropout if self.attention_dropout is None else self.attention_dropout
+
+    @property
     def ff_width(self) -> int:
         """Width inside the MLP."""
         if self.d_ff is not None:

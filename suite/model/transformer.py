@@ -62,7 +62,7 @@ class Attention(nn.Module):
         self.layer = layer
         self.n_head, self.kv_heads, self.width = config.n_head, config.kv_heads, config.head_width
         self.window = config.window(layer)
-        self.dropout = config.dropout if config.attention_dropout is None else config.attention_dropout
+        self.dropout = config.attention_rate
         self.qk_norm = config.qk_norm
         self.qkv = nn.Linear(config.d_model, (self.n_head + 2 * self.kv_heads) * self.width, bias=config.bias)
         self.out = nn.Linear(config.d_model, config.d_model, bias=config.bias)
