@@ -128,9 +128,9 @@ class Trainer:
         self.ranks = Ranks(device)
         self.ranks.share_weights(model)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        self.optimizers = build_optimizers(model, recipe.optimizer)
-        self.average = Average(model, recipe.averaging, directory)
         self.bfloat16 = use_bfloat16(recipe.run.precision, device)
+        self.optimizers = build_optimizers(model, recipe.optimizer, torch.bfloat16 if self.bfloat16 else torch.float32)
+        self.average = Average(model, recipe.averaging, directory)
         self.batches = self._batches()
         if recipe.run.epochs:
             steps = max(recipe.run.least_steps, self.batches.steps(recipe.run.epochs))

@@ -20,22 +20,24 @@ from suite.training.recipe import OptimizerConfig, ScheduleConfig
 
 
 @torch.no_grad()
-def orthogonalise(matrices: Tensor, steps: int = 5) -> Tensor:
-    """Roughly U V^T of each matrix U S V^T, by Newton-Schulz iteration in bfloat16.
+def orthogonalise(matrices: Tensor, steps: int = 5, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Roughly U V^T of each matrix U S V^T, by Newton-Schulz iteration.
 
     Args:
         matrices: (n, rows, columns).
         steps: of the iteration; five bring singular values from 1e-3 to around 1.
+        dtype: of the iteration. bfloat16 is enough, but a CPU without instructions for it emulates them, a hundred
+            times slower than float32.
 
     Returns:
-        as `matrices`, bfloat16; singular values between about 0.7 and 1.2.
+        as `matrices`, of type `dtype`; singular values between about 0.7 and 1.2.
 
     Source: Jordan et al. 2024, "Muon: An optimizer for hidden layers in neural networks" (with its coefficients).
     """
     x: Tensor
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrices.shape[-2] > matrices.shape[-1]
-    x = matrices.bfloat16()
+    x = matrices.to(dtype)
     x = x.mT if tall else x
     x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=1e-7)
     for _ in range(steps):
@@ -55,12 +57,21 @@ class Muon(Optimizer):
         lr: learning rate.
         momentum: of the gradient's running mean, Nesterov's form.
         weight_decay: share of the weights taken off a step, times lr.
+        dtype: of the Newton-Schulz iteration.
 
     Source: Jordan et al. 2024; the scale: Liu et al. 2025, "Muon is scalable for LLM training".
     """
 
-    def __init__(self, params: Iterable[Tensor], lr: float, momentum: float, weight_decay: float) -> None:
+    def __init__(
+        self,
+        params: Iterable[Tensor],
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+        self.dtype = dtype
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
@@ -79,17 +90,21 @@ class Muon(Optimizer):
                     state["momentum"].lerp_(gradient, 1 - group["momentum"])
                     updates.append(gradient.lerp(state["momentum"], group["momentum"]))
                 scale = 0.2 * math.sqrt(max(rows, columns)) * group["lr"]
-                for (parameter, _), update in zip(pairs, orthogonalise(torch.stack(updates)), strict=True):
+                levelled = orthogonalise(torch.stack(updates), dtype=self.dtype)
+                for (parameter, _), update in zip(pairs, levelled, strict=True):
                     parameter.mul_(1 - group["lr"] * group["weight_decay"])
                     parameter.add_(update, alpha=-scale)
 
 
-def build_optimizers(model: nn.Module, config: OptimizerConfig) -> list[Optimizer]:
+def build_optimizers(
+    model: nn.Module, config: OptimizerConfig, dtype: torch.dtype = torch.float32
+) -> list[Optimizer]:
     """The optimizers of a model's parameters, each parameter in one of them.
 
     Args:
         model: its matrices inside `blocks`, but for tables of relative positions, are what Muon takes.
         config: of the recipe.
+        dtype: of Muon's Newton-Schulz iteration.
 
     Returns:
         AdamW, Muon or both, whichever has something to learn; each group keeps its full rate in "base_lr".
@@ -115,7 +130,7 @@ def build_optimizers(model: nn.Module, config: OptimizerConfig) -> list[Optimize
         optimizers.append(AdamW(groups, lr=config.lr, betas=(config.beta1, config.beta2), eps=config.eps, fused=True))
     if hidden:
         rate = config.lr if config.matrix_lr is None else config.matrix_lr
-        optimizers.append(Muon(hidden, rate, config.momentum, config.weight_decay))
+        optimizers.append(Muon(hidden, rate, config.momentum, config.weight_decay, dtype))
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["base_lr"] = group["lr"]

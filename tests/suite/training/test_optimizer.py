@@ -61,10 +61,13 @@ def test_muon_takes_the_matrices_of_the_blocks() -> None:
     assert adamw.param_groups[0]["base_lr"] == 1.0 and muon.param_groups[0]["base_lr"] == 0.5
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shape", [(1, 16, 48), (2, 48, 16), (3, 24, 24)])
-def test_orthogonalise_levels_singular_values(shape: tuple[int, ...]) -> None:
+def test_orthogonalise_levels_singular_values(shape: tuple[int, ...], dtype: torch.dtype) -> None:
     matrices = torch.randn(shape, generator=torch.Generator().manual_seed(0))
-    values = torch.linalg.svdvals(orthogonalise(matrices).float())
+    levelled = orthogonalise(matrices, dtype=dtype)
+    assert levelled.dtype == dtype
+    values = torch.linalg.svdvals(levelled.float())
     # what starts near 0 only gets part of the way in five steps
     assert (values > 0.6).float().mean() > 0.9 and values.max() < 1.3
 
