@@ -12,11 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from suite.data.cleaning import clean_article
 from suite.data.packed import open_packed, unpacked_suffix
 from suite.errors import DataError
 
 Source = str | Path | Sequence[str | Path]
 
+_FORMAT = 2  # counted up when the same files would give other texts
 _KINDS = {".txt": "text", ".md": "text", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
 
 
@@ -36,7 +38,7 @@ def read_documents(source: Source, *, column: str = "text", split: str | None = 
             (`owner/name` or `owner/name:configuration`). A text file (.txt, .md) is one document; JSON lines (.jsonl,
             .json) and parquet hold one a record. All but parquet may be packed (.gz, .bz2).
         column: the record's field with the text. Records with `title`, `lead` and `sections` need none: they are
-            written out as articles.
+            written out as articles, cleaned by `suite.data.cleaning.clean_article`.
         split: which split of a hub data set; its training split by default.
 
     Raises:
@@ -56,16 +58,10 @@ def read_documents(source: Source, *, column: str = "text", split: str | None = 
     return (text for text in texts if text)
 
 
-def article_text(record: Mapping[str, Any]) -> str:
-    """Write an article out: title, lead, and each section's heading over its text, blank lines between."""
-    sections = (f"{section['heading']}\n{section['text']}".rstrip("\n") for section in record["sections"])
-    return "\n\n".join([record["title"], record["lead"], *sections])
-
-
 def source_digest(source: Source, *, column: str = "text", split: str | None = None) -> str:
     """Return a hash of what `read_documents` reads: the files' contents, or the data set as `datasets` cached it."""
     origin = _find(source)
-    digest = hashlib.sha256(json.dumps([origin.kind, origin.name, column, split]).encode())
+    digest = hashlib.sha256(json.dumps([_FORMAT, origin.kind, origin.name, column, split]).encode())
     cached = [] if origin.files else load_hub(origin.name, split).cache_files
     for path in origin.files or [Path(file["filename"]) for file in cached]:
         with path.open("rb") as file:
@@ -166,8 +162,8 @@ def _text_of(record: Any, column: str, where: str) -> str:
         text = record[column]
     elif column == "text" and {"title", "lead", "sections"} <= record.keys():
         try:
-            text = article_text(record)
-        except (KeyError, TypeError) as error:
+            text = clean_article(record)
+        except (KeyError, TypeError, AttributeError) as error:
             raise DataError(f"{where}: not an article of title, lead and sections ({error!r})") from None
     else:
         raise DataError(f"{where}: no column {column!r}; there are {', '.join(map(str, record)) or 'none'}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from suite.data.documents import article_text, read_documents, source_digest
+from suite.data.documents import read_documents, source_digest
 from suite.errors import DataError
 
 ROOT = Path(__file__).parents[2]
@@ -72,14 +72,15 @@ def test_parquet(tmp_path: Path) -> None:
         list(read_documents(tmp_path / "bad.parquet"))
 
 
-def test_articles() -> None:
-    """Articles in sections are written out; a heading right over another leaves no hole."""
+def test_articles(tmp_path: Path) -> None:
+    """Articles in sections are written out; a heading over nothing leaves no hole."""
     record = {
         "title": "Title",
         "lead": "Lead.\nMore.",
         "sections": [{"heading": "Empty", "text": ""}, {"heading": "Full", "text": "Text."}],
     }
-    assert article_text(record) == "Title\n\nLead.\nMore.\n\nEmpty\n\nFull\nText."
+    (tmp_path / "a.jsonl").write_text(json.dumps(record))
+    assert list(read_documents(tmp_path / "a.jsonl")) == ["Title\n\nLead.\nMore.\n\nFull\nText."]
     samples = list(read_documents(ROOT / "data" / "samples" / "articles.jsonl.gz"))
     assert len(samples) == 76
     assert samples[0].startswith("Charge of the Goddess\n\n")
