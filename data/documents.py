@@ -58,6 +58,19 @@ def read_documents(source: Source, *, column: str = "text", split: str | None = 
     return (text for text in texts if text)
 
 
+def read_lines(source: Source, *, column: str = "text") -> Iterator[str]:
+    """Read the lines of text files, or a column of records, one text each; empty ones are left out.
+
+    Args:
+        source, column: as for `read_documents`.
+
+    Raises:
+        DataError: as for `read_documents`.
+    """
+    for document in read_documents(source, column=column):
+        yield from filter(None, map(str.strip, document.split("\n")))
+
+
 def source_digest(source: Source, *, column: str = "text", split: str | None = None) -> str:
     """Return a hash of what `read_documents` reads: the files' contents, or the data set as `datasets` cached it."""
     origin = _find(source)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -12,19 +15,56 @@ from suite.cli.options import json_option
 from suite.cli.show import notice, write_json
 from suite.task import find_task, registered
 
+TASK_OPTIONS = "suite.cli.train.task_options"
+FLAGS = ("--json", "-h", "--help")
+
 
 def _complete_recipe(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     names = [CompletionItem(name) for name in registered() if name.startswith(incomplete)]
     return [*names, CompletionItem(incomplete, type="file")]
 
 
-@click.command()
+class TrainCommand(click.Command):
+    """`train` with the options of the task that its argument names."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Find the task among the words, and add its options to the command's own."""
+        ctx.meta[TASK_OPTIONS] = _task_options(args)
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """The command's own options, then the task's."""
+        return [*super().get_params(ctx), *ctx.meta.get(TASK_OPTIONS, ())]
+
+
+def _task_options(args: Sequence[str]) -> list[click.Option]:
+    """The options of the task that the first word names which is no option's value."""
+    words = iter(args)
+    for word in words:
+        if word.startswith("-"):
+            if "=" not in word and word not in FLAGS:
+                next(words, None)
+        elif word in registered():
+            return list(find_task(word).train_options())
+        elif word.endswith(".toml"):
+            task = _task_of(Path(word))
+            return list(find_task(task).train_options()) if task in registered() else []
+    return []
+
+
+def _task_of(path: Path) -> str:
+    """The task that a recipe names; "" where it cannot be read, which is told later."""
+    try:
+        return str(tomllib.loads(path.read_text(encoding="utf-8")).get("task", ""))
+    except (OSError, ValueError):
+        return ""
+
+
+@click.command(cls=TrainCommand)
 @click.argument("recipe", metavar="TASK|RECIPE.toml", shell_complete=_complete_recipe)
 @click.option("--data", multiple=True, metavar="SOURCE", help="Training data: file, folder, glob or data-set name.")
 @click.option("--valid", multiple=True, metavar="SOURCE", help="Validation data. [default: a part is held out]")
 @click.option("--base", metavar="MODEL", help="Start from this model: a directory or a name, such as lm or gpt2.")
-@click.option("--source", metavar="LANG", help="Language of a pair's first side, for `translate`.")
-@click.option("--target", metavar="LANG", help="Language of its second side.")
 @click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Directory of the run.")
 @click.option("--max-minutes", type=click.FloatRange(min=0), help="Save and stop after so long.")
@@ -35,13 +75,12 @@ def train(
     data: tuple[str, ...],
     valid: tuple[str, ...],
     base: str | None,
-    source: str | None,
-    target: str | None,
     overrides: tuple[str, ...],
     out: Path,
     max_minutes: float | None,
     device: str,
     as_json: bool,
+    **of_task: Any,
 ) -> None:
     """Train a model.
 
@@ -60,9 +99,11 @@ def train(
     from suite.training.recipe import Recipe
 
     lines = list(overrides)
+    if not recipe.endswith(".toml"):
+        lines.append(f'task="{recipe}"')
     if base is not None:
         lines.append(f"base={json.dumps(base, ensure_ascii=False)}")
-    for key, value in (("train", data), ("valid", valid), ("source", source), ("target", target)):
+    for key, value in (("train", data), ("valid", valid), *of_task.items()):
         if value:
             lines.append(f"data.{key}={json.dumps(value, ensure_ascii=False)}")
     if max_minutes is not None:

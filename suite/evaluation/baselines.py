@@ -1,79 +1,17 @@
-"""How well a model predicts tokens, and the baselines that give the figure a meaning.
+"""What counting and compressing can do: the baselines beside a language model's figures.
 
-Shapes: `B` windows at a time, `T` positions of a window, `V` vocabulary, `N` tokens of the text.
+Shapes: `N` tokens of a text.
 """
 
 from __future__ import annotations
 
 import lzma
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from suite.errors import ConfigError, DataError
-from suite.model import Transformer
-
-PIECE_TOKENS = 4096  # tokens of all windows in one forward pass
-
-
-@torch.inference_mode()
-def token_losses(
-    transformer: Transformer,
-    tokens: NDArray[np.integer],
-    *,
-    stride: int | None = None,
-    length: int | None = None,
-    progress: Callable[[int], object] | None = None,
-) -> NDArray[np.float32]:
-    """-log p of every token but the first, each given the tokens before it in its window.
-
-    Windows of `length` inputs start every `stride` tokens, and each predicts the tokens that the one before it did
-    not: so a token sees at least `length - stride` tokens of context (but for those at the start).
-
-    Args:
-        transformer: in eval mode.
-        tokens: (N,) ids.
-        stride: tokens from one window's start to the next (None: half of `length`).
-        length: inputs in a window (None: the model's context).
-        progress: called with the number of tokens just scored.
-
-    Returns:
-        (N - 1,) nats.
-
-    Raises:
-        DataError: there are fewer than two tokens.
-        ConfigError: the stride is not in [1, length], or learned positions end before `length`.
-    """
-    length = length or transformer.config.context
-    stride = stride or max(1, length // 2)
-    if len(tokens) < 2:
-        raise DataError(f"{len(tokens)} tokens are too few to evaluate on; at least 2 are needed")
-    if not 1 <= stride <= length:
-        raise ConfigError(f"a stride of {stride} does not fit windows of {length} tokens; it must be in [1, {length}]")
-    if transformer.config.position == "learned" and length > transformer.config.context:
-        raise ConfigError(f"windows of {length} tokens are longer than the context, {transformer.config.context}")
-    device = next(transformer.parameters()).device
-    losses = np.empty(len(tokens) - 1, dtype=np.float32)
-    last = max(0, len(tokens) - 1 - length)  # where the last window starts: it ends with the text
-    starts = [*range(0, last, stride), last]
-    # the first window scores all of its targets; a later one those past the end of the window before
-    firsts = [0] + [before + length for before in starts[:-1]]
-    at_once = max(1, PIECE_TOKENS // length)
-    for begin in range(0, len(starts), at_once):
-        group = starts[begin : begin + at_once]
-        rows = np.stack([tokens[start : start + length + 1] for start in group]).astype(np.int64)
-        batch = torch.from_numpy(rows).to(device)  # (B, T + 1)
-        hidden = transformer.hidden(batch[:, :-1])  # (B, T, D)
-        for row, start, first in zip(range(len(group)), group, firsts[begin : begin + at_once], strict=True):
-            logits = transformer.logits(hidden[row, first - start :])  # (n, V)
-            nats = F.cross_entropy(logits, batch[row, 1 + first - start :], reduction="none")
-            losses[first : first + len(nats)] = nats.cpu().numpy()
-            if progress is not None:
-                progress(len(nats))
-    return losses
+from suite.errors import ConfigError
 
 
 class NGrams:

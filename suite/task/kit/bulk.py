@@ -1,0 +1,350 @@
+"""Bulk work: every record of a file answered into another file, in order, none lost, none twice.
+
+The input is read once before anything is written, so that a bad row is refused at the start, with its line. Rows are
+then answered a few at a time and appended to OUTPUT.part; OUTPUT.part.json says after each write how many rows and
+bytes are whole. A run that was killed goes on from there. The output appears under its name when all of it is done.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from suite.data.files import write_atomic
+from suite.data.packed import open_packed
+from suite.errors import ConfigError, DataError
+from suite.task.kit.bulk_rows import Kind, Row, Rows, header, kind_of, read_rows, written_row
+
+ROWS, CHARACTERS = 64, 20_000  # at most, between two writes
+STANDARD_INPUT = Path("-")
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkFormat:
+    """How results of a task stand in files.
+
+    Attributes:
+        columns: names of what is added to a record.
+        values: from a result to their values, JSON values.
+        in_tables: how many of the columns are added to a table, where JSON objects get all.
+        line: from a text and its result to a line of a .txt file.
+    """
+
+    columns: Sequence[str] = ("result",)
+    values: Callable[[Any], Sequence[Any]] = lambda result: (result.text,)
+    in_tables: int | None = None
+    line: Callable[[str, Any], str] = lambda text, result: " ".join(result.text.splitlines())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What became of a file.
+
+    Attributes:
+        records: in all.
+        before: of them, answered by an earlier run.
+        empty: those without text, which have no answer.
+        columns: names of what was added.
+    """
+
+    records: int
+    before: int
+    empty: int
+    columns: tuple[str, ...]
+
+
+def process(
+    source: Path,
+    output: Path | None,
+    answer: Callable[[list[str]], Sequence[Any]],
+    form: BulkFormat,
+    *,
+    column: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    progress: Callable[[int], object] = lambda records: None,
+    seen: Callable[[Row, Any], object] = lambda row, result: None,
+) -> Done:
+    """Answer every record of a file.
+
+    Args:
+        source: a .txt (a text a line), .csv, .tsv or .jsonl file, perhaps packed; "-" is standard input, a text a line,
+            which is answered as it comes.
+        output: of the kind that its suffix says (None: standard output, of the kind of the input).
+        answer: from texts, none of them empty, to a result each.
+        form: how results are written.
+        column: with the text; see `read_rows`.
+        settings: what decides the results, plain JSON: a run goes on only with the same.
+        progress: called with the number of records just done.
+        seen: called with each new row and its result.
+
+    Raises:
+        DataError: the input cannot be read, or the unfinished output is not from it.
+        ConfigError: the output would overwrite something, is not a regular file, or another process writes it.
+    """
+    kind: Kind = "txt" if source == STANDARD_INPUT else kind_of(source)
+    written = kind if output is None else kind_of(output)
+    if written == "txt" and kind != "txt":
+        raise ConfigError(f"{output}: records do not fit lines of text; name a .csv, .tsv or .jsonl file")
+    if kind == "jsonl" and written != "jsonl":
+        raise ConfigError(f"{output}: JSON objects need not have the same fields; name a .jsonl file")
+    if (source != STANDARD_INPUT and stat.S_ISFIFO(source.stat().st_mode)) or source.is_dir():
+        raise DataError(f"{source}: bulk work reads a regular file; pipe it in with --input -")
+    work = _Work(answer, form, written, progress, seen)
+    if source == STANDARD_INPUT:
+        return _stream(work, output)
+    survey = _survey(source, kind, column, form.columns)
+    if output is None:
+        with _opened(source, kind, column) as rows:
+            work.names = survey.names(form, written)
+            _write(sys.stdout, header(rows, work.names, written))
+            for chunk in _chunks(rows.rows):
+                _write(sys.stdout, work.answered(rows, chunk))
+        return Done(records=survey.records, before=0, empty=work.empty, columns=tuple(work.names))
+    about = {"input": survey.digest, "column": column, "output": written, **(settings or {})}
+    about = json.loads(json.dumps(about))
+    return _to_file(work, source, output, kind, column, survey, about)
+
+
+# ---- one pass before
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Survey:
+    """What the first pass over the input found."""
+
+    records: int
+    digest: str
+    taken: bool
+
+    def names(self, form: BulkFormat, written: Kind) -> list[str]:
+        count = form.in_tables if written in ("csv", "tsv") and form.in_tables is not None else len(form.columns)
+        return [f"predicted_{name}" if self.taken else name for name in form.columns[:count]]
+
+
+def _survey(source: Path, kind: Kind, column: str | None, columns: Sequence[str]) -> _Survey:
+    """Read the whole input once: every row is checked, counted and hashed."""
+    digest = hashlib.sha256()
+    records = 0
+    keys: set[str] = set()
+    with _opened(source, kind, column) as rows:
+        digest.update(rows.head.encode())
+        keys.update(rows.names or ())
+        for row in rows.rows:
+            digest.update((row.raw + row.end).encode())
+            records += 1
+            if isinstance(row.cells, dict):
+                keys.update(row.cells)
+    taken = any(name in keys for name in columns)
+    if taken and (twice := [name for name in columns if f"predicted_{name}" in keys]):
+        raise DataError(f"{source}: there is a column 'predicted_{twice[0]}' already; rename it or take it out")
+    return _Survey(records=records, digest=digest.hexdigest(), taken=taken)
+
+
+@contextmanager
+def _opened(source: Path, kind: Kind, column: str | None) -> Iterator[Rows]:
+    import gzip
+    import zlib
+
+    with open_packed(source) as stream:
+        try:
+            yield read_rows(_decoded(stream, str(source)), str(source), kind, column)
+        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+            raise DataError(f"{source}: damaged ({error})") from None
+
+
+def _decoded(stream: Any, name: str) -> Iterator[str]:
+    for number, line in enumerate(stream, 1):
+        try:
+            yield line.decode()
+        except UnicodeDecodeError as error:
+            byte = line[error.start]
+            raise DataError(
+                f"{name}, line {number}: not UTF-8, byte {byte:#04x} at {error.start}; convert it"
+            ) from None
+
+
+# ---- answering and writing
+
+
+class _Work:
+    """Answers chunks of rows and writes them out."""
+
+    def __init__(
+        self,
+        answer: Callable[[list[str]], Sequence[Any]],
+        form: BulkFormat,
+        written: Kind,
+        progress: Callable[[int], object],
+        seen: Callable[[Row, Any], object],
+    ) -> None:
+        self.answer, self.form, self.written, self.progress, self.seen = answer, form, written, progress, seen
+        self.names: list[str] = list(form.columns)
+        self.empty = 0
+
+    def answered(self, rows: Rows, chunk: Sequence[Row]) -> str:
+        """The lines that some rows become."""
+        asked = [row for row in chunk if row.text.strip()]
+        results = self.answer([row.text for row in asked]) if asked else []
+        if len(results) != len(asked):
+            raise DataError(f"{chunk[0].where}: {len(asked)} texts got {len(results)} results; please report this")
+        found = iter(results)
+        lines = []
+        for row in chunk:
+            result = next(found) if row.text.strip() else None
+            self.empty += result is None
+            if result is not None:
+                self.seen(row, result)
+            if self.written == "txt":
+                lines.append(("" if result is None else self.form.line(row.text, result)) + row.end)
+                continue
+            values = [None] * len(self.names) if result is None else self.form.values(result)[: len(self.names)]
+            lines.append(written_row(rows, row, self.names, values, self.written))
+        self.progress(len(chunk))
+        return "".join(lines)
+
+
+def _stream(work: _Work, output: Path | None) -> Done:
+    """Standard input, a line a text, answered as it comes; nothing to go on with later."""
+    rows = read_rows(_decoded(sys.stdin.buffer, "standard input"), "standard input", "txt", None)
+    most = 1 if sys.stdin.isatty() else ROWS
+    records = 0
+
+    def fill(file: IO[str]) -> None:
+        nonlocal records
+        for chunk in _chunks(rows.rows, most):
+            _write(file, work.answered(rows, chunk))
+            records += len(chunk)
+
+    if output is None:
+        fill(sys.stdout)
+    else:
+        check_output(output, None)
+
+        def to(path: Path) -> None:
+            with path.open("w", encoding="utf-8", newline="") as file:
+                fill(file)
+
+        write_atomic(output.resolve(), to)
+    return Done(records=records, before=0, empty=work.empty, columns=tuple(work.names))
+
+
+def _write(file: IO[str], text: str) -> None:
+    file.write(text)
+    file.flush()
+
+
+def _to_file(
+    work: _Work, source: Path, output: Path, kind: Kind, column: str | None, survey: _Survey, about: dict[str, Any]
+) -> Done:
+    check_output(output, source)
+    place = output.resolve()  # a link stays a link
+    part = place.with_name(place.name + ".part")
+    journal = part.with_name(part.name + ".json")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with locked(place):
+        before, size = _resumed(part, journal, about, survey.records)
+        if output.exists() and not (before == survey.records and part.exists()):
+            raise ConfigError(f"{output} exists already; remove it, or name another file to write to")
+        work.names = survey.names(work.form, work.written)
+        work.progress(before)
+        with part.open("r+b" if before or size else "wb") as file, _opened(source, kind, column) as rows:
+            file.truncate(size)
+            file.seek(size)
+            if not size:
+                file.write(header(rows, work.names, work.written).encode())
+            for _ in range(before):
+                next(rows.rows)
+            done = before
+            for chunk in _chunks(rows.rows):
+                file.write(work.answered(rows, chunk).encode())
+                file.flush()
+                done += len(chunk)
+                write_atomic(journal, json.dumps({**about, "records": done, "bytes": file.tell()}).encode())
+            os.fsync(file.fileno())
+        part.replace(place)
+        journal.unlink(missing_ok=True)
+    return Done(records=survey.records, before=before, empty=work.empty, columns=tuple(work.names))
+
+
+def check_output(output: Path, source: Path | None) -> None:
+    """Refuse an output that would overwrite the input, or that is no regular file; a link is written through.
+
+    Raises:
+        ConfigError: says which.
+    """
+    if output.suffix in (".gz", ".bz2", ".xz", ".zst"):
+        raise ConfigError(f"{output}: results are written as they are, not packed; leave out {output.suffix}")
+    if output.is_dir():
+        raise ConfigError(f"{output} is a directory; name a file to write to")
+    if output.exists() and not output.is_file():
+        raise ConfigError(f"{output} is a device or a pipe; name a regular file, or leave out --output and redirect")
+    if source is not None and output.exists() and output.samefile(source):
+        raise ConfigError(f"{output} is the input; name another file to write to")
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock on a path while it is written; the system releases it when a process dies.
+
+    Raises:
+        ConfigError: another process holds it.
+    """
+    from filelock import FileLock, Timeout
+
+    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
+    lock = FileLock(Path(tempfile.gettempdir()) / f"suite-{name}.lock", mode=0o666)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise ConfigError(f"another process writes {path}; wait for it, or name another output") from None
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) -> tuple[int, int]:
+    """How many records and bytes of an unfinished output are whole.
+
+    Raises:
+        DataError: it is of another run.
+    """
+    if not (part.exists() and journal.exists()):
+        return 0, 0
+    try:
+        before = json.loads(journal.read_bytes())
+        done, size = int(before.pop("records")), int(before.pop("bytes"))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise DataError(f"{journal} is in the way, and is not the journal of an unfinished run: remove it") from None
+    other = [name for name in {**about, **before} if about.get(name) != before.get(name)]
+    if other:
+        raise DataError(f"{part} was begun with another {' and '.join(sorted(other))}; use the same, or remove it")
+    if not 0 <= done <= records or part.stat().st_size < size:
+        raise DataError(f"{part} does not hold what {journal.name} says; remove both to start over")
+    return done, size
+
+
+def _chunks(rows: Iterator[Row], most: int = ROWS) -> Iterator[list[Row]]:
+    """Rows that are answered together."""
+    chunk: list[Row] = []
+    size = 0
+    for row in rows:
+        if chunk and (len(chunk) == most or size + len(row.text) > CHARACTERS):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(row)
+        size += len(row.text)
+        if most == 1:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk

@@ -1,0 +1,289 @@
+"""The rows of a file for bulk work: each keeps how it stands there, so that what is written back is what was read.
+
+Kinds: "txt" (a text a line), "csv", "tsv" and "jsonl", told by the file's suffix.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from suite.data.documents import check_surrogates, json_fault
+from suite.data.labelled import KNOWN
+from suite.data.packed import unpacked_suffix
+from suite.data.tables import csv_rows, has_header, tab_fields
+from suite.errors import ConfigError, DataError
+
+Kind = Literal["txt", "csv", "tsv", "jsonl"]
+KINDS: dict[str, Kind] = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".txt": "txt",
+    "": "txt",
+}
+_LANGUAGE = re.compile(r"\.[a-z]{2}")  # parallel texts are told apart by their language: news.en, news.de
+_FIELD_LIMIT = 1 << 26  # characters of a field; the csv module's own limit is shorter than some texts
+_LONE = "\ud80d"  # no text of a file has it; stands for a carriage return within a field, which the csv module refuses
+_SAMPLE = 20  # rows that tell what parts cells, and whether the first row holds names
+_TEXT = "text"  # the usual name of the column
+
+
+class Row(NamedTuple):
+    """One row.
+
+    Attributes:
+        where: "FILE, line N".
+        text: what is to be answered.
+        raw: the row as it stands in the file, without its end.
+        end: its line end.
+        cells: of a table, or the object of a JSON line.
+    """
+
+    where: str
+    text: str
+    raw: str
+    end: str
+    cells: list[str] | dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """A file's rows, and what stands before them.
+
+    Attributes:
+        kind: of the file.
+        head: a byte order mark, a `sep=` line and the row of names, as they stand there.
+        end: of the row of names.
+        names: of a table's columns; None where it has none.
+        delimiter: of a table.
+        rows: in order, read as they are asked for.
+    """
+
+    kind: Kind
+    head: str = ""
+    end: str = "\n"
+    names: list[str] | None = None
+    delimiter: str = "\t"
+    rows: Iterator[Row] = field(default_factory=lambda: iter(()))
+
+
+def kind_of(path: Path) -> Kind:
+    """The kind of a file by its suffix.
+
+    Raises:
+        ConfigError: it is none of those that bulk work reads and writes.
+    """
+    suffix = unpacked_suffix(path)
+    if suffix in KINDS:
+        return KINDS[suffix]
+    if _LANGUAGE.fullmatch(suffix):
+        return "txt"
+    raise ConfigError(f"{path}: bulk work reads and writes {', '.join(name for name in KINDS if name)}; convert it")
+
+
+def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None) -> Rows:
+    """Rows of decoded lines.
+
+    Args:
+        lines: with their ends.
+        name: of the file, for errors.
+        kind: of the file.
+        column: with the text: a name, or a number from 1 (None: "text" where there is such a column, else the first).
+
+    Raises:
+        DataError: now or while reading: the file is not of its kind, or lacks the column.
+    """
+    lines = iter(lines)
+    first = next(lines, "")
+    mark = "\ufeff" if first.startswith("\ufeff") else ""  # without it Excel does not take a .csv for UTF-8
+    lines = chain([first.removeprefix(mark)] if first else [], lines)
+    if kind == "txt":
+        if column is not None:
+            raise ConfigError(f"{name}: lines of text have no columns; leave out --column")
+        return Rows(kind=kind, head=mark, rows=_texts(lines, name))
+    if kind == "jsonl":
+        return Rows(kind=kind, rows=_objects(lines, name, column or _TEXT))
+    return _table(lines, name, kind, column, mark)
+
+
+def parted(line: str) -> tuple[str, str]:
+    """A line without its end, and the end; a last line that has none gets one."""
+    raw = line.removesuffix("\n").removesuffix("\r")
+    return raw, line[len(raw) :] or "\n"
+
+
+def _texts(lines: Iterable[str], name: str) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
+        raw, end = parted(line)
+        yield Row(f"{name}, line {number}", raw, raw, end, [raw])
+
+
+def _objects(lines: Iterable[str], name: str, column: str) -> Iterator[Row]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():  # not a record
+            continue
+        where = f"{name}, line {number}"
+        try:
+            record = json.loads(line, parse_constant=_no_number)
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"{where}: not JSON ({json_fault(error)})") from None
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
+        if column not in record:
+            raise DataError(f"{where}: no field {column!r}; there are {', '.join(record)[:300] or 'none'}")
+        value = record[column]
+        if value is not None and not isinstance(value, str):
+            raise DataError(f"{where}: field {column!r} holds {type(value).__name__}, not text")
+        check_surrogates(json.dumps(record, ensure_ascii=False), where)  # anywhere: the whole object is written again
+        raw, end = parted(line)
+        yield Row(where, value or "", raw, end, record)
+
+
+def _no_number(name: str) -> float:
+    """JSON has no NaN and no Infinity, though Python's reader takes them."""
+    raise json.JSONDecodeError(f"{name} is no JSON value", name, 0)
+
+
+def _table(lines: Iterator[str], name: str, kind: Kind, column: str | None, mark: str) -> Rows:
+    delimiter, head, found = "\t", mark, _tab_rows(lines, name)
+    if kind == "csv":
+        sample = list(islice(lines, _SAMPLE))
+        delimiter, _ = csv_rows(sample, name)
+        skipped = re.match(r"sep=.\s*\Z", sample[0], re.IGNORECASE) is not None if sample else False
+        if skipped:  # Excel's way to name what parts cells
+            head += sample.pop(0)
+        found = _csv_rows(chain(sample, lines), name, delimiter, 2 if skipped else 1)
+    start = list(islice(found, _SAMPLE))
+    if not start:
+        raise DataError(f"{name}: no rows")
+    by_name = column is not None and not column.isdecimal()
+    end, names = "\n", None
+    if by_name or has_header([cells for _, _, cells in start], KNOWN):
+        _, line, cells = start.pop(0)
+        raw, end = parted(line)
+        head, names = head + raw, [cell.strip() for cell in cells]
+    width = len(names) if names is not None else len(start[0][2])
+    place = _place(names, width, column, name)
+    rows = _checked(chain(start, found), name, width, place)
+    return Rows(kind=kind, head=head, end=end, names=names, delimiter=delimiter, rows=rows)
+
+
+def _place(names: Sequence[str] | None, width: int, column: str | None, name: str) -> int:
+    """Index of the column with the text."""
+    if column is None:
+        return names.index(_TEXT) if names is not None and _TEXT in names else 0
+    if names is not None and column in names:
+        if names.count(column) > 1:
+            raise DataError(f"{name}: two columns of the name {column!r}")
+        return list(names).index(column)
+    if column.isdecimal() and 1 <= int(column) <= width:
+        return int(column) - 1
+    there = f"there are {', '.join(names)[:300]}" if names is not None else f"there are {width}, without names"
+    raise DataError(f"{name}, line 1: no column {column!r}; {there}")
+
+
+def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, place: int) -> Iterator[Row]:
+    for number, line, cells in rows:
+        raw, end = parted(line)
+        if cells in ([], [""]):  # a blank line is a row without text
+            cells = [""] * width
+        if len(cells) != width:
+            raise DataError(
+                f"{name}, line {number}: {len(cells)} cells, where the first row has {width}; quote a text that has "
+                "in it what parts cells"
+            )
+        yield Row(f"{name}, line {number}", cells[place], raw, end, cells)
+
+
+def _tab_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, str, list[str]]]:
+    for number, line in enumerate(lines, 1):
+        yield number, line, tab_fields(line)[0]
+
+
+def _csv_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> Iterator[tuple[int, str, list[str]]]:
+    """Where each row starts, the row as it stands in the file, and its cells."""
+    taken: list[str] = []
+
+    def watched() -> Iterator[str]:
+        for line in lines:
+            taken.append(line)
+            yield re.sub("\r(?!\n)", _LONE, line)
+
+    limit = csv.field_size_limit(_FIELD_LIMIT)
+    try:
+        for cells in csv.reader(watched(), delimiter=delimiter, strict=True):
+            yield start, "".join(taken), [cell.replace(_LONE, "\r") for cell in cells]
+            start += len(taken)
+            taken.clear()
+    except csv.Error as error:
+        hint = "quotes open and close a field, and stand twice within it"
+        raise DataError(f"{name}, line {start}: not CSV ({error}); {hint}") from None
+    finally:
+        csv.field_size_limit(limit)
+
+
+# ---- writing
+
+
+def header(rows: Rows, added: Sequence[str], written: Kind) -> str:
+    """What stands before the first row of the output."""
+    if written in ("txt", "jsonl") or rows.names is None:
+        return rows.head if written == rows.kind else ""
+    if written == rows.kind:
+        return rows.head + rows.delimiter + _join(added, written, rows.delimiter) + rows.end
+    return _join([*rows.names, *added], written, "," if written == "csv" else "\t") + "\n"
+
+
+def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any], written: Kind) -> str:
+    """A row with its new values, with its end.
+
+    Args:
+        rows: the file that it is from.
+        row: to write.
+        added: names of the new columns.
+        values: of them, JSON values.
+        written: kind of the output; "txt" is for the caller.
+
+    Raises:
+        DataError: a cell does not fit a .tsv file.
+    """
+    if written == "jsonl":
+        names = rows.names or ([_TEXT] if rows.kind == "txt" else [str(place + 1) for place in range(len(row.cells))])
+        record = row.cells if isinstance(row.cells, dict) else dict(zip(names, row.cells, strict=True))
+        return json.dumps({**record, **dict(zip(added, values, strict=True))}, ensure_ascii=False) + "\n"
+    cells = [_cell(value) for value in values]
+    delimiter = rows.delimiter if rows.kind == written else "," if written == "csv" else "\t"
+    if written == rows.kind:
+        return f"{row.raw}{delimiter}{_join(cells, written, delimiter)}{row.end}"
+    return _join([*map(str, row.cells), *cells], written, delimiter) + "\n"
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _join(cells: Iterable[str], written: Kind, delimiter: str) -> str:
+    """Cells as a row of a table."""
+    if written == "csv":
+        risky = (delimiter, '"', "\r", "\n")
+        return delimiter.join(
+            '"' + cell.replace('"', '""') + '"' if any(sign in cell for sign in risky) else cell for cell in cells
+        )
+    found = list(cells)
+    for cell in found:
+        if any(sign in cell for sign in "\t\r\n"):
+            raise DataError(
+                f"{cell[:60]!r} does not fit a .tsv file, whose cells hold no tab or line end; write a .csv"
+            )
+    return delimiter.join(found)

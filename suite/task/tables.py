@@ -1,0 +1,106 @@
+"""The tables of a recipe that a task reads. Each is parsed once; a key that nothing reads is an error."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Literal
+
+from suite.errors import ConfigError
+
+if TYPE_CHECKING:
+    from suite.task.contract import Task
+    from suite.training.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """A table without keys, for a task that reads none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataTable:
+    """The table `data` of a recipe, as far as all tasks have it.
+
+    Args:
+        train, valid: sources, as the task's reader takes them. Without `valid`, a part of `train` is held out.
+        held_out: share of the training records held out; at least one record is.
+        limit: training records to use, drawn by the seed; 0 for all.
+    """
+
+    train: list[str] = field(default_factory=list)
+    valid: list[str] = field(default_factory=list)
+    held_out: float = 0.05
+    limit: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise ConfigError("there is no training data; give it with --data or in the recipe's data.train")
+        if not 0 < self.held_out < 1:
+            raise ConfigError(f"data.held_out is {self.held_out}, and must be between 0 and 1")
+        if self.limit < 0:
+            raise ConfigError(f"data.limit is {self.limit}, and must not be negative")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerTable:
+    """The table `tokenizer` of a recipe.
+
+    Args:
+        kind: "auto" (the base model's, "bpe" without a base), "bpe" (trained on the training records), "characters",
+            "bytes", or "file".
+        vocab_size: of a trained one, special tokens included.
+        path: of an existing tokenizer's file or directory.
+    """
+
+    kind: Literal["auto", "bpe", "characters", "bytes", "file"] = "auto"
+    vocab_size: int = 8192
+    path: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tables:
+    """A recipe's tables as the dataclasses that a task declares (`Task.data_table` and so on).
+
+    Attributes:
+        data: the table `data`.
+        tokenizer: the table `tokenizer`.
+        options: the table named after the task.
+    """
+
+    data: Any
+    tokenizer: Any
+    options: Any
+
+
+def read_tables(task: Task[Any, Any, Any], recipe: Recipe) -> Tables:
+    """Parse a recipe's tables for a task.
+
+    Raises:
+        ConfigError: a key that the task does not read, or a value of the wrong type; the nearest key is named.
+
+    """
+    from suite.training.recipe import from_table
+
+    kinds = {"data": task.data_table, "tokenizer": task.tokenizer_table, task.name: task.options_table}
+    given = {"data": recipe.data, "tokenizer": recipe.tokenizer, task.name: recipe.options}
+    known = list(_keys(kinds))
+    for table, values in given.items():
+        for key in values:
+            if f"{table}.{key}" not in known:
+                near = difflib.get_close_matches(f"{table}.{key}", known, n=1, cutoff=0.0)
+                raise ConfigError(
+                    f"the task {task.name!r} reads no {table}.{key}" + (f"; did you mean {near[0]}?" if near else "")
+                )
+    for key in ("smoothing", "source_weight"):
+        if key not in task.loss_keys and getattr(recipe.loss, key):
+            raise ConfigError(f"the task {task.name!r} reads no loss.{key}; leave it out")
+    data, tokenizer, options = (from_table(kind, given[table], "recipe", f"{table}.") for table, kind in kinds.items())
+    return Tables(data=data, tokenizer=tokenizer, options=options)
+
+
+def _keys(kinds: dict[str, type]) -> Iterator[str]:
+    for table, kind in kinds.items():
+        for one in fields(kind):
+            yield f"{table}.{one.name}"
