@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from suite.data.documents import read_lines
 from suite.task import Codec, Prompt, Result, Task
 
@@ -24,6 +22,8 @@ class ReverseCodec(Codec[str, str, Reversed]):
     """Writes words as sequences and reads answers back."""
 
     def encode(self, record: str) -> Any:
+        import numpy as np
+
         from suite.training.batches import Example
 
         prompt = self.prompt(record).tokens

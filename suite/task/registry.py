@@ -43,7 +43,8 @@ def folder_of(module: str) -> Path:
     Raises:
         ModuleNotFoundError: there is none of that name.
     """
-    spec = find_spec(module)
+    package = module.rpartition(".")[0]
+    spec = find_spec(package or module)
     if spec is None or spec.origin is None:
         raise ModuleNotFoundError(f"no module {module!r}")
     return Path(spec.origin).parent

@@ -14,7 +14,7 @@ import torch
 from huggingface_hub import constants, errors
 from safetensors.torch import load_file
 
-from suite import gpt2, hub, task
+from suite import gpt2, hub
 from suite.checkpoint import save_checkpoint
 from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, SuiteError
@@ -52,7 +52,7 @@ def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     points = {name: EntryPoint(name, f"{package.name}.{name}.task:Task", "suite.tasks") for name in ("haiku", "silent")}
     points["gone"] = EntryPoint("gone", "uninstalled_tasks.gone.task:Task", "suite.tasks")
     monkeypatch.setattr(hub, "registered", lambda: points)
-    monkeypatch.setattr(task, "registered", lambda: points)
+    monkeypatch.setattr("suite.task.registry.registered", lambda: points)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return package

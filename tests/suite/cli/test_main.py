@@ -162,7 +162,7 @@ def test_tasks_stand_with_their_summary_beside_one_that_is_broken(
     """Somebody's package that no longer imports must not take ours away."""
     registered = groups.registered()
     broken = EntryPoint("haiku", "no_such_package.haiku:Task", "suite.tasks")
-    monkeypatch.setattr("suite.task.registered", lambda: registered | {"haiku": broken})
+    monkeypatch.setattr("suite.task.registry.registered", lambda: registered | {"haiku": broken})
     monkeypatch.setattr(groups, "registered", lambda: registered | {"haiku": broken})
     assert main.main(["run", "--help"]) == 0
     out = capsys.readouterr().out
