@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.data.files import write_atomic
 from suite.data.performance import Note, Pedal, Performance, damped, one_pedal
 from suite.errors import DataError
+from suite.files import write_atomic
 
 if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI

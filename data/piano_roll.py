@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suite.data.files import write_atomic
 from suite.data.performance import PITCHES, Performance, pitch_name
 from suite.errors import ConfigError, DataError
+from suite.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.data.documents import load_hub, may_be_hub_name
-from suite.data.files import new_folder
 from suite.data.midi import LARGEST, PedalMode, read_midi
 from suite.data.performance import ONE_STROKE, Pedal, Performance
 from suite.errors import DataError
+from suite.files import new_folder
 
 SUFFIXES = (".mid", ".midi", ".kar")
 # ASAP keeps performances of one piece in another folder where they leave out repeats

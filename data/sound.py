@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.data.files import write_atomic
 from suite.data.performance import Pedal, Performance
 from suite.errors import DataError
+from suite.files import write_atomic
 
 Samples = NDArray[np.float32]
 

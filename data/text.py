@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from suite.data.documents import Source, read_documents, source_digest
-from suite.data.files import new_folder
-from suite.data.tokenizer import Tokenizer
 from suite.errors import DataError
+from suite.files import new_folder
+from suite.text.tokenizer import Tokenizer
 
 __all__ = ["PackedDocuments", "Source", "TokenDocuments", "read_documents", "split_documents", "tokenize_corpus"]
 

@@ -23,15 +23,15 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from suite.data import files
+from suite import files
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import ModelConfig
 from suite.model.lora import add_lora, additions, merge
 from suite.model.quantize import dequantize_int8, quantize_int8
 
 if TYPE_CHECKING:
-    from suite.data.tokenizer import Tokenizer
     from suite.model.transformer import Transformer
+    from suite.text.tokenizer import Tokenizer
 
 Storage = Literal["float32", "float16", "bfloat16", "int8"]
 FORMAT_VERSION = 1
@@ -82,7 +82,7 @@ class Checkpoint:
 
 
 def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
-    """Write a file whole or not at all; see `suite.data.files.write_atomic`.
+    """Write a file whole or not at all; see `suite.files.write_atomic`.
 
     Raises:
         CheckpointError: the file could not be written (a full disk, say); the old file is untouched.
@@ -316,7 +316,7 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
         CheckpointError: a file is missing or damaged, the format is from a later version of suite, or a tensor is
             missing, extra or misshapen (it is named), or the base is not the one that it was trained on.
     """
-    from suite.data.tokenizer import Tokenizer
+    from suite.text.tokenizer import Tokenizer
 
     directory = Path(directory)
     settings = read_config(directory)

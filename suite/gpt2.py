@@ -28,8 +28,8 @@ from suite.errors import CheckpointError, ConfigError
 from suite.model.config import Activation, ModelConfig
 
 if TYPE_CHECKING:
-    from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
+    from suite.text.tokenizer import Tokenizer
 
 # our module -> theirs; the linear ones are stored transposed
 _OUTSIDE = {"tokens": "wte", "positions": "wpe", "norm": "ln_f", "head": "lm_head"}
@@ -83,7 +83,7 @@ def read(directory: Path) -> Checkpoint:
         CheckpointError: the weights are pickled, damaged, or missing, extra or misshapen (the tensor is named), or the
             configuration is of a model that is not quite GPT-2.
     """
-    from suite.data.tokenizer import Tokenizer
+    from suite.text.tokenizer import Tokenizer
 
     config = read_model_config(directory)
     tensors, source = _read_weights(directory)

@@ -19,7 +19,7 @@ from suite.model.transformer import Transformer
 from suite.task import embedded, registered, suggest
 
 if TYPE_CHECKING:
-    from suite.data.tokenizer import Tokenizer
+    from suite.text.tokenizer import Tokenizer
 
 PUBLISHED = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
 # what is fetched of a repository; the same weights for other libraries stay where they are

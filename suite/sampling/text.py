@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class TextStream(Protocol):
-    """Turns token ids into text one at a time, such as `suite.data.tokenizer.StreamDecoder`."""
+    """Turns token ids into text one at a time, such as `suite.text.tokenizer.StreamDecoder`."""
 
     def push(self, token: int, /) -> str:
         """The text that is certain after one more token; bytes of an unfinished character are held back."""
@@ -19,7 +19,7 @@ class TextStream(Protocol):
 
 
 class Streams(Protocol):
-    """Makes text streams, such as `suite.data.tokenizer.Tokenizer`."""
+    """Makes text streams, such as `suite.text.tokenizer.Tokenizer`."""
 
     def stream(self) -> TextStream:
         """A stream that has seen nothing yet."""

@@ -21,11 +21,11 @@ from suite.task.tables import DataTable, NoOptions, TokenizerTable
 if TYPE_CHECKING:
     import click
 
-    from suite.data.tokenizer import Tokenizer
     from suite.evaluation import Report
     from suite.hub import Model
     from suite.task.kit.bulk import BulkFormat
     from suite.task.tables import Tables
+    from suite.text.tokenizer import Tokenizer
     from suite.training.batches import Example, ExampleSource
     from suite.training.loss import LossFunction
     from suite.training.recipe import Recipe

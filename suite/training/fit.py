@@ -26,7 +26,7 @@ from suite.training.loop import TrainResult, train
 from suite.training.recipe import Recipe
 
 if TYPE_CHECKING:
-    from suite.data.tokenizer import Tokenizer
+    from suite.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, kw_only=True)

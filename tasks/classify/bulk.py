@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from suite.data.documents import check_surrogates, json_fault
-from suite.data.files import write_atomic
 from suite.data.labelled import KNOWN
 from suite.data.tables import csv_rows, has_header, tab_fields
 from suite.errors import ConfigError, DataError
+from suite.files import write_atomic
 from suite.tasks.classify.pipeline import Classified, Classifier, check_pairs
 from suite.tasks.classify.zero_shot import ZeroShot
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from suite.data.labelled import Labelled
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, DataError
+from suite.text.tokenizer import Tokenizer
 from suite.training.batches import Example
 
 Text = str | tuple[str, str]

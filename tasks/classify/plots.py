@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from suite.data.files import write_atomic
 from suite.errors import ConfigError
+from suite.files import write_atomic
 from suite.tasks.classify.metrics import Floats, Ints, Reliability
 
 if TYPE_CHECKING:

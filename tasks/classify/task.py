@@ -16,11 +16,11 @@ from suite.task import PackagedTask, TrainingData
 
 if TYPE_CHECKING:
     from suite.data.labelled import Labelled
-    from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
     from suite.model.heads import Headed
     from suite.tasks.classify.pipeline import Classifier
     from suite.tasks.classify.zero_shot import ZeroShot
+    from suite.text.tokenizer import Tokenizer
     from suite.training.recipe import Recipe
 
 SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
@@ -209,8 +209,8 @@ class Classification(PackagedTask):
 
     def _tokenizer(self, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
         """The tokenizer, and how many tokens the model reads at most."""
-        from suite.data.tokenizer import Tokenizer
         from suite.hub import vocabulary
+        from suite.text.tokenizer import Tokenizer
         from suite.training.recipe import from_table
 
         config = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")

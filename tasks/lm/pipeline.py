@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from suite.data.tokenizer import Tokenizer
 from suite.errors import ConfigError, DataError
 from suite.hub import Model
 from suite.sampling import Sampling, Step, beam_search, generate, stream, with_settings
 from suite.sampling.rules import exact
+from suite.text.tokenizer import Tokenizer
 
 # GPT-2's published samples were drawn with top-k 40; a little below temperature 1 suits small models
 DEFAULT = Sampling(temperature=0.8, top_k=40)

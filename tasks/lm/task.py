@@ -13,9 +13,9 @@ from suite.errors import ConfigError
 from suite.task import PackagedTask, TrainingData
 
 if TYPE_CHECKING:
-    from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
     from suite.tasks.lm.pipeline import Writer
+    from suite.text.tokenizer import Tokenizer
     from suite.training.recipe import Recipe
 
 # later tasks start from this model, so its vocabulary has their special tokens from the beginning
@@ -120,7 +120,7 @@ class LanguageModelling(PackagedTask):
 def make_tokenizer(config: TokenizerConfig, data: DataConfig, cache: Path) -> Tokenizer:
     """Read the tokenizer of a recipe, or train it on the training text; trained ones are kept in `cache`."""
     from suite.data.documents import read_documents, source_digest
-    from suite.data.tokenizer import Tokenizer
+    from suite.text.tokenizer import Tokenizer
 
     if config.kind == "file":
         return Tokenizer.load(config.path)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from suite.data.articles import Article
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError
 from suite.tasks.summarize.select import Floats, Sentence, pick
+from suite.text.tokenizer import Tokenizer
 
 SPECIALS = ("<bos>", "<sep>", "<eos>")
 

@@ -24,11 +24,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from suite.data.tokenizer import Tokenizer
 from suite.errors import ConfigError
 from suite.model import Transformer
 from suite.model.attention_maps import attention_maps
 from suite.task import Prompt
+from suite.text.tokenizer import Tokenizer
 
 Matrix = NDArray[np.float64]
 
@@ -177,7 +177,7 @@ def plot(alignments: Sequence[Alignment], path: Path) -> None:
     """
     from matplotlib.figure import Figure
 
-    from suite.data.files import write_atomic
+    from suite.files import write_atomic
 
     kind = path.suffix.lower().removeprefix(".")
     figure = Figure()

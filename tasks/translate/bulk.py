@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.data.documents import check_surrogates, decode, json_lines, read_bytes
-from suite.data.files import write_atomic
 from suite.data.tables import csv_rows
 from suite.errors import ConfigError, DataError
+from suite.files import write_atomic
 
 if TYPE_CHECKING:
     from suite.tasks.translate.pipeline import Translation

@@ -15,7 +15,7 @@ from suite.errors import CheckpointError, ConfigError
 from suite.task import Prompt, suggest
 
 if TYPE_CHECKING:
-    from suite.data.tokenizer import Tokenizer
+    from suite.text.tokenizer import Tokenizer
 
 Attention = Literal["prefix", "causal"]
 
@@ -85,7 +85,7 @@ def encode(
         ConfigError: the tokenizer has no tag for a language.
 
     Example:
-        >>> from suite.data.tokenizer import Tokenizer
+        >>> from suite.text.tokenizer import Tokenizer
         >>> encode(Tokenizer.bytes(special_tokens(["de", "en"])), "Hi", "Na", "en", "de")
         ([258, 262, 72, 105, 261, 78, 97, 256], 5, 5)
     """

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from suite.data.language import language_probabilities, same_language
 from suite.data.sentences import Span, clause_spans, replace_spans, rewrap, sentence_spans, unwrap
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.hub import Model
 from suite.sampling import beam_search
@@ -25,6 +24,7 @@ from suite.tasks.translate.checks import concerns, has_words
 from suite.tasks.translate.format import Languages, prompt
 from suite.tasks.translate.score import target_logprobs
 from suite.tasks.translate.task import FRAME
+from suite.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from suite.tasks.translate.align import Alignment

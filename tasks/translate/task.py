@@ -19,9 +19,9 @@ from suite.task import PackagedTask, TrainingData
 from suite.tasks.translate.format import Attention, Languages, join, special_tokens
 
 if TYPE_CHECKING:
-    from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
     from suite.tasks.translate.pipeline import Translator
+    from suite.text.tokenizer import Tokenizer
     from suite.training.batches import Example
     from suite.training.recipe import Recipe
 
@@ -292,7 +292,7 @@ def make_tokenizer(
     Raises:
         CheckpointError: the file is no tokenizer.
     """
-    from suite.data.tokenizer import Tokenizer
+    from suite.text.tokenizer import Tokenizer
 
     specials = special_tokens(languages)
     if config.kind == "file":

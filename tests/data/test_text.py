@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from suite.data.files import new_folder
 from suite.data.text import PackedDocuments, TokenDocuments, split_documents, tokenize_corpus
-from suite.data.tokenizer import Tokenizer
 from suite.errors import DataError
+from suite.files import new_folder
+from suite.text.tokenizer import Tokenizer
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples" / "articles.jsonl.gz"
 

@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from suite.checkpoint import load_checkpoint, save_checkpoint, write_atomic
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError
 from suite.hub import convert, load
 from suite.model import ModelConfig, Transformer
+from suite.text.tokenizer import Tokenizer
 
 CONFIG = ModelConfig(vocab_size=261, context=16, d_model=16, n_layer=2, n_head=2)
 

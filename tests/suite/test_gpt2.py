@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 
 from suite import gpt2
 from suite.checkpoint import skeleton
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError
 from suite.hub import Model, load
 from suite.model import ModelConfig, Transformer
 from suite.sampling import Sampling, generate
+from suite.text.tokenizer import Tokenizer
 
 TINY = {"vocab_size": 211, "n_positions": 96, "n_embd": 48, "n_layer": 3, "n_head": 4, "bos_token_id": 0}
 TEXTS = [

@@ -16,11 +16,11 @@ from safetensors.torch import load_file
 
 from suite import gpt2, hub
 from suite.checkpoint import save_checkpoint
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, SuiteError
 from suite.hub import Model, convert, load, resolve
 from suite.model import ModelConfig, Transformer
 from suite.task import embedded
+from suite.text.tokenizer import Tokenizer
 
 CONFIG = ModelConfig(vocab_size=257, context=32, d_model=24, n_layer=2, n_head=2)
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from suite.checkpoint import save_checkpoint
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError
 from suite.model import KVCache, ModelConfig, Transformer
 from suite.tally import cache_bytes, read_head, tally
+from suite.text.tokenizer import Tokenizer
 
 
 @pytest.mark.parametrize(

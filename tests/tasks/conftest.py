@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from suite.checkpoint import save_checkpoint
-from suite.data.tokenizer import Tokenizer
 from suite.model import ModelConfig, Transformer
 from suite.tasks.translate.format import Languages, encode, special_tokens
+from suite.text.tokenizer import Tokenizer
 from suite.training.batches import Batch, Example
 from suite.training.loss import language_modelling
 

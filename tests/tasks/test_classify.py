@@ -13,7 +13,6 @@ import torch
 
 from suite import load, pipeline
 from suite.data.labelled import Labelled
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.hub import Model, convert
 from suite.model import ModelConfig, Transformer
@@ -22,6 +21,7 @@ from suite.task import find_task
 from suite.tasks.classify.codec import Codec
 from suite.tasks.classify.pipeline import Classifier, fine_tune
 from suite.tasks.classify.task import draw
+from suite.text.tokenizer import Tokenizer
 from suite.training.batches import Batch, Example
 from suite.training.fit import fit
 from suite.training.loss import classification

@@ -17,7 +17,6 @@ from suite import pipeline
 from suite.checkpoint import save_checkpoint
 from suite.cli.main import main
 from suite.data.labelled import read_labelled
-from suite.data.tokenizer import Tokenizer
 from suite.errors import DataError
 from suite.model import ModelConfig, Transformer
 from suite.tasks.classify import bulk
@@ -25,6 +24,7 @@ from suite.tasks.classify import pipeline as module
 from suite.tasks.classify.cli import _show_explanation
 from suite.tasks.classify.codec import Codec
 from suite.tasks.classify.pipeline import Classified, Explanation, classified
+from suite.text.tokenizer import Tokenizer
 
 LABELS = ("cat", "dog", "owl")
 

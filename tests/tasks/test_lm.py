@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from suite import load, pipeline
-from suite.data.tokenizer import Tokenizer
 from suite.errors import ConfigError, DataError
 from suite.hub import Model
 from suite.model import ModelConfig, Transformer
 from suite.task import find_task, registered
 from suite.tasks.lm.evaluate import evaluate
 from suite.tasks.lm.pipeline import Writer
+from suite.text.tokenizer import Tokenizer
 from suite.training.fit import fit
 from suite.training.recipe import Recipe
 

@@ -12,8 +12,8 @@ import torch
 from suite import load, pipeline
 from suite.checkpoint import save_checkpoint
 from suite.cli.main import main
-from suite.data.tokenizer import Tokenizer
 from suite.model import ModelConfig, Transformer
+from suite.text.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from suite.data.articles import Article, Section
 from suite.data.pages import read_pages
 from suite.data.paragraphs import tidy
 from suite.data.tables import Notes
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
 from suite.task import find_task
@@ -32,6 +31,7 @@ from suite.tasks.summarize.select import (
     words_of,
 )
 from suite.tasks.summarize.task import fit_ranker, fitted, spread
+from suite.text.tokenizer import Tokenizer
 from suite.training.recipe import Recipe
 
 TOKENIZER = Tokenizer.bytes(("<eos>", "<pad>", "<bos>", "<sep>", "<cls>"))

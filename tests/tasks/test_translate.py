@@ -10,7 +10,6 @@ import torch
 from suite import load
 from suite.cli.main import main
 from suite.data.parallel import Corpus, Pair
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.hub import Model
 from suite.model import ModelConfig, Transformer
@@ -20,6 +19,7 @@ from suite.tasks.translate.figures import CHOICES
 from suite.tasks.translate.format import Languages, encode, prompt, special_tokens, tag
 from suite.tasks.translate.pipeline import Translator
 from suite.tasks.translate.task import Sentences, Translation, concatenate, hold_out, length_ratios
+from suite.text.tokenizer import Tokenizer
 from suite.training.fit import fit
 from suite.training.recipe import Recipe
 

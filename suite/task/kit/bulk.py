@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from suite.data.files import write_atomic
 from suite.data.packed import open_packed
 from suite.errors import ConfigError, DataError
+from suite.files import write_atomic
 from suite.task.kit.bulk_rows import Kind, Row, Rows, header, kind_of, read_rows, written_row
 
 ROWS, CHARACTERS = 64, 20_000  # at most, between two writes

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from suite.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from suite.data.tokenizer import Tokenizer
     from suite.task.contract import Task, TrainingData
     from suite.task.tables import TokenizerTable
+    from suite.text.tokenizer import Tokenizer
     from suite.training.batches import Example
     from suite.training.recipe import Recipe
 
@@ -144,7 +144,7 @@ def make_tokenizer(
     table: TokenizerTable, texts: Callable[[], Iterable[str]], specials: Sequence[str], cache: Path
 ) -> Tokenizer:
     """Read a tokenizer, or train it on texts; trained ones are kept in `cache` by a hash of the texts."""
-    from suite.data.tokenizer import Tokenizer
+    from suite.text.tokenizer import Tokenizer
 
     if table.kind == "file":
         return Tokenizer.load(table.path)

@@ -14,8 +14,8 @@ from suite.bench import Speed
 from suite.checkpoint import save_checkpoint
 from suite.cli import bench
 from suite.cli.main import main
-from suite.data.tokenizer import Tokenizer
 from suite.model import ModelConfig, Transformer
+from suite.text.tokenizer import Tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from suite.data.bpe import BytePairEncoder, Merges, read_bytes, write_bytes
-from suite.data.files import write_atomic
 from suite.errors import CheckpointError, DataError
+from suite.files import write_atomic
+from suite.text.bpe import BytePairEncoder, Merges, read_bytes, write_bytes
 
 # Other names of `<eos>`, so that every tokenizer has `specials["<eos>"]`.
 _END_NAMES = ("<|endoftext|>", "</s>")

@@ -10,8 +10,8 @@ import tokenizers
 from hypothesis import example, given, reject, settings
 from hypothesis import strategies as st
 
-from suite.data.tokenizer import Tokenizer
 from suite.errors import CheckpointError, DataError
+from suite.text.tokenizer import Tokenizer
 
 SPECIALS = ("<pad>", "<bos>", "<sep>", "<eos>", "<cls>", "<en>", "<de>")
 TEXTS = [
