@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
+from typing import Any
+
 import click
 
 from suite.errors import SuiteError
 from suite.task import Task, find_task, registered, suggest
+
+COMMANDS = "suite.commands"
 
 
 class Group(click.Group):
@@ -27,6 +32,27 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
+class ExtensibleGroup(Group):
+    """A group with the commands that packages register under the entry-point group `suite.commands`.
+
+    They stand after the first of its own, and are imported when they are needed.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Names in the order of the help page."""
+        first, *rest = self.commands
+        return [first, *sorted(point.name for point in entry_points(group=COMMANDS)), *rest]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The group's own command of that name, or a registered one."""
+        own = super().get_command(ctx, cmd_name)
+        if own is None:
+            for point in entry_points(group=COMMANDS, name=cmd_name):
+                loaded: click.Command = point.load()
+                return loaded
+        return own
+
+
 class TaskGroup(Group):
     """One command for each installed task; a task is imported when its command is needed.
 
@@ -43,7 +69,7 @@ class TaskGroup(Group):
         """The task's command."""
         return self.command_of(find_task(cmd_name)) if cmd_name in registered() else None
 
-    def command_of(self, task: Task) -> click.Command:
+    def command_of(self, task: Task[Any, Any, Any]) -> click.Command:
         """Which command of a task stands in this group."""
         raise NotImplementedError
 

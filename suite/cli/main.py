@@ -18,9 +18,8 @@ from click.shell_completion import shell_complete
 from suite.cli.bench import bench
 from suite.cli.completion import completion
 from suite.cli.convert import convert
-from suite.cli.groups import Group
+from suite.cli.groups import ExtensibleGroup
 from suite.cli.models import models
-from suite.cli.next import next_tokens
 from suite.cli.tasks import evaluate, run
 from suite.cli.train import train
 from suite.errors import SuiteError
@@ -31,7 +30,7 @@ BROKEN_PIPE = 128 + 13  # SIGPIPE, which Windows lacks
 
 
 @click.group(
-    cls=Group,
+    cls=ExtensibleGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Each command has its own --help. SUITE_DEBUG=1 shows where an error came from.",
 )
@@ -46,7 +45,7 @@ def cli() -> None:
     """
 
 
-for command in (run, next_tokens, train, evaluate, models, convert, bench, completion):
+for command in (run, train, evaluate, models, convert, bench, completion):
     cli.add_command(command)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from suite.cli.groups import TaskGroup
@@ -11,7 +13,7 @@ from suite.task import Task
 class RunGroup(TaskGroup):
     """The tasks' run commands."""
 
-    def command_of(self, task: Task) -> click.Command:
+    def command_of(self, task: Task[Any, Any, Any]) -> click.Command:
         """The command that does the task."""
         return task.run_command()
 
@@ -19,7 +21,7 @@ class RunGroup(TaskGroup):
 class EvalGroup(TaskGroup):
     """The tasks' eval commands."""
 
-    def command_of(self, task: Task) -> click.Command:
+    def command_of(self, task: Task[Any, Any, Any]) -> click.Command:
         """The command that measures a model on the task."""
         return task.eval_command()
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from suite.cli.options import file_option, json_option, load_model, model_options, prompt_text, tell_unseen
 from suite.cli.show import bar, percent, printable, table, write_json
-from suite.task import find_task
 
 BAR = 40  # cells of a certainty
 
@@ -38,7 +35,9 @@ def next_tokens(
     """
     text = prompt_text(prompt, file)
     loaded = load_model(model, revision, device, quantize)
-    writer: Any = find_task("lm").pipeline(loaded)
+    from suite.tasks.lm.pipeline import Writer
+
+    writer = Writer(loaded)
     size = loaded.config.vocab_size
     tokens = len(writer.encode(text))
     tell_unseen(tokens, loaded.config.context)
