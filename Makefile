@@ -29,7 +29,7 @@ $(VENV)/demo: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/test: $(VENV)/demo
-	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[test]"
+	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e ".[test]" -e examples/reverse
 	touch $@
 
 clean:
