@@ -16,8 +16,9 @@ from suite.data.documents import Source, check_surrogates, decode, json_lines
 from suite.data.mediawiki import read_dump
 from suite.data.packed import open_packed, unpacked_suffix
 from suite.data.paragraphs import tidy, unwrap
-from suite.data.tables import Notes, Table, count, read_tables
+from suite.data.tables import Notes, Table, read_tables
 from suite.errors import DataError
+from suite.wording import count
 
 _WIKITEXT = (".txt", ".tokens", ".raw")
 _TABLES = (".json", ".csv", ".tsv", ".parquet")

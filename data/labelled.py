@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from suite.data.documents import Source, check_surrogates
-from suite.data.tables import Notes, Table, count, read_tables
+from suite.data.tables import Notes, Table, read_tables
 from suite.errors import DataError
+from suite.wording import count
 
 _LABEL_NAMES = (
     *("label", "labels", "class", "category", "topic", "topics", "intent", "sentiment", "categories", "classes"),

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from suite.data.articles import Article, told
 from suite.data.packed import open_packed
 from suite.data.paragraphs import tidy
-from suite.data.tables import Notes, count
+from suite.data.tables import Notes
 from suite.errors import DataError
+from suite.wording import count
 
 if TYPE_CHECKING:
     from mwparserfromhell.wikicode import Wikicode

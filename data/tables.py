@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from suite.data.documents import Source, json_fault, json_lines, load_hub, load_parquet, may_be_hub_name, read_text
 from suite.data.packed import unpacked_suffix
 from suite.errors import DataError
+from suite.wording import count
 
 _TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet")
 _TEXTS = (".txt", ".md", "")  # in folders of classes
@@ -100,16 +101,6 @@ def read_tables(
             yield _of_data_set(source, load_hub(f"{name}:{configuration}", split or None))
         else:
             raise DataError(f"{source}: no file or folder there, and no pattern with {' '.join(_TABLES)} files")
-
-
-def count(number: int, noun: str) -> str:
-    """Say how many.
-
-    Example:
-        >>> count(1, "row"), count(1200, "row")
-        ('1 row', '1,200 rows')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # ---- files and folders

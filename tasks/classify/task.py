@@ -109,7 +109,7 @@ class Classification(PackagedTask):
     """The task `classify`."""
 
     name = "classify"
-    summary = "label texts, with probabilities to rely on"
+    summary = "label texts, with calibrated probabilities"
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's labelled texts and write them as sequences."""

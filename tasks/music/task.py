@@ -73,7 +73,7 @@ class Music(PackagedTask):
     """The task `music`."""
 
     name = "music"
-    summary = "write a piano performance, or go on with yours"
+    summary = "write a piano performance, or continue one of yours"
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's MIDI files, and cut windows out of them."""

@@ -74,7 +74,7 @@ class Summarizing(PackagedTask):
     """The task `summarize`."""
 
     name = "summarize"
-    summary = "write the lead that an article lacks, or take it out of the article"
+    summary = "summarise articles, in their own sentences or in new ones"
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Select sentences of the recipe's articles and write them as sequences."""
