@@ -41,7 +41,7 @@ def next_tokens(
     """Show the most likely next tokens.
 
     They follow PROMPT, or begin a text if there is none. If PROMPT is -, or is left out and input is piped, standard
-    input is read. Probabilities are over the whole vocabulary; the last line sums up all tokens that are not shown.
+    input is read. Probabilities are over the whole vocabulary; the last line is the total of all tokens not shown.
     """
     text = prompt_text(prompt, file)
     loaded = load_model(model, revision, device, quantize)

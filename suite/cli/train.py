@@ -51,8 +51,8 @@ def train(
 ) -> None:
     """Train a model.
 
-    TASK trains with the default recipe of that task, RECIPE.toml with a recipe of your own. --data, --valid and --set
-    may be given several times. To resume a run that was stopped, give the same command again.
+    A TASK is trained with its default recipe; RECIPE.toml is a recipe of your own. --data, --valid and --set may be
+    given several times. To resume a run that was stopped, give the same command again.
 
     \b
     suite train lm --data novels/ --out runs/novels

@@ -292,7 +292,7 @@ def _run_bulk(
     "--columns",
     nargs=2,
     metavar="A B",
-    help="Columns of source and target: numbers in a table, names in records.  [default: 1 2; in records the languages]",
+    help="Columns of source and target: numbers in a table, names in records.  [default: 1 2, or the languages]",
 )
 @beams_option
 @penalty_option

@@ -253,8 +253,8 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("a.jsonl", '{"text": 3, "summary": "b"}', {}, "a.jsonl:1: column 'text' holds int, not text"),
         ("a.jsonl", '{"text": ["a", 3], "summary": "b"}', {}, "a.jsonl:1: column 'text' holds int, not text"),
         ("a.jsonl", '{"text": "a\\ud800", "summary": "b"}', {}, "a.jsonl:1: half of a surrogate pair at character 1"),
-        ("a.jsonl", '\n["a"]', {}, "a.jsonl:2: a JSON object is needed, not list"),
-        ("a.jsonl", '{"lead": "a", "sections": ["b"]}', {}, "a.jsonl:1: not an article of title, lead and sections"),
+        ("a.jsonl", '\n["a"]', {}, "a.jsonl:2: expected a JSON object, not list"),
+        ("a.jsonl", '{"lead": "a", "sections": ["b"]}', {}, "a.jsonl:1: not an article with title, lead and sections"),
         ("a.jsonl", '{"lead": "a", "sections": [{"heading": "", "text": "\\udc00"}]}', {}, "a.jsonl:1: half of a"),
         ("a.jsonl", "", {}, "a.jsonl: no records"),
         ("a.jsonl", '{"text": "just a line"}', {}, "a.jsonl: no title of an article in it, which WikiText has as"),
@@ -269,7 +269,7 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("a.txt", b" = A = \n\xff", {}, "a.txt: not UTF-8, byte 0xff at offset 8"),
         ("a.txt.gz", b"", {}, "a.txt.gz: no title"),
         ("a.md", "# A", {}, "a.md: articles are in .jsonl .ndjson .json .csv .tsv .parquet .xml .txt .tokens .raw"),
-        ("b/none.jsonl", "", {}, "none.txt: no file or folder there"),
+        ("b/none.jsonl", "", {}, "none.txt: no such file or folder"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, name: str, content: str, columns: dict[str, str], message: str) -> None:

@@ -97,7 +97,7 @@ def test_articles() -> None:
         ("a.jsonl", b'{"text": null}', "a.jsonl, line 1: column 'text' holds NoneType, not text"),
         ("a.jsonl", b'{"text": "a\\ud800"}', "a.jsonl, line 1: half of a surrogate pair at character 1"),
         ("a.jsonl", b'{"title": "a", "lead": 3, "sections": []}', "a.jsonl, line 1: not an article"),
-        ("a.json", b'["a"]', "a.json, line 1: a JSON object is needed on each line, not list"),
+        ("a.json", b'["a"]', "a.json, line 1: each line must be a JSON object, not list"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:

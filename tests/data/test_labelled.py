@@ -281,7 +281,7 @@ def test_long_text(tmp_path: Path) -> None:
         ("a.json", "[" * 100_000, {}, "a.json: not JSON (nested too deeply)"),
         ("a.json", '{"train": [["a", "x"]], "test": [["b", "y"]]}', {}, "a.json: lists train, test in it; name one"),
         ("a.json", '[{"text": "a",\n "label": oops}]', {}, "a.json:2: not JSON (Expecting value at column 11)"),
-        ("a.json", '["a"]', {}, "a.json:1: a JSON object or list is needed, not str"),
+        ("a.json", '["a"]', {}, "a.json:1: expected a JSON object or list, not str"),
         ("a.txt", "a", {}, "a.txt: a table is one of .csv .tsv"),
     ],
 )
@@ -320,10 +320,10 @@ def test_sources(tmp_path: Path) -> None:
 
     put(tmp_path / "classes" / "a.csv", "text,label\na,x\n")
     for source, message in [
-        (tmp_path / "none.csv", "no file or folder there"),
-        ("none.csv", "no file or folder there"),
-        ("none.json:train", "no file or folder there"),
-        (f"{tmp_path}/*.csv", "no file or folder there"),
+        (tmp_path / "none.csv", "no such file or folder"),
+        ("none.csv", "no such file or folder"),
+        ("none.json:train", "no such file or folder"),
+        (f"{tmp_path}/*.csv", "no such file or folder"),
         (f"{a}:train", "only a .json file holds several lists"),
         (tmp_path / "classes", "both tables and folders in it"),
         ([], "no source is given"),

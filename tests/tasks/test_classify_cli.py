@@ -450,7 +450,7 @@ def test_what_cannot_be_is_one_line(
         ("a.csv", b"text,text\na,b\n", "a.csv: two columns of the name 'text'"),
         ("a.csv", b"text,n,n\na,b,c\n", "a.csv: two columns of the name 'n'"),
         ("a.csv", b"sep=;\n", "a.csv: no rows"),
-        ("a.jsonl", b'["x"]\n', "a.jsonl:1: a JSON object is needed on each line, not list"),
+        ("a.jsonl", b'["x"]\n', "a.jsonl:1: each line must be a JSON object, not list"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1: half of a surrogate pair"),
         ("a.jsonl", b'{"text": "x"}\n{"text": "y", "label": 1}\n', "a.jsonl:2: there is a column 'label', which the"),
     ],

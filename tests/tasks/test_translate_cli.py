@@ -145,7 +145,7 @@ def test_forced_words(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         (["a", "b", "--file", "b", "--to", "en"], "not both"),
         (["--file", "nowhere.txt", "--to", "en"], "nowhere.txt: No such file"),
         (["a", "--to", "en", "--n-best", "6"], "raise --beams"),
-        (["a", "--to", "en", "--length-penalty", "nan"], "error: length_penalty is nan, and must be a number"),
+        (["a", "--to", "en", "--length-penalty", "nan"], "error: length_penalty is nan, but must be a number"),
         (["a", "--model", "lm"], "lm is not a translation model, but one for the task lm; name another\n"),
         (["a", "--to", "en", "--plot", "a.xyz"], "xyz"),
         (["a", "--to", "en", "--glossary", "nowhere.tsv"], "nowhere.tsv"),
