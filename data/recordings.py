@@ -109,7 +109,9 @@ def read_recordings(
             _write(folder, files, _parse(files, pedal))
     collection = _read(kept)
     if not collection.recordings:
-        raise DataError(f"none of {count(len(files), 'MIDI file')} can be read; the first: {collection.lost[0]}")
+        raise DataError(
+            f"{count(len(files), 'MIDI file')} given, but none can be read; the first: {collection.lost[0]}"
+        )
     return collection
 
 

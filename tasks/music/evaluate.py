@@ -97,7 +97,7 @@ def evaluate(
     if part == "held-out" or held_out:
         known, music = split_by_piece(music, held_out)
         if not music:
-            raise DataError(f"none of {count(len(found.recordings), 'recording')} is held out; raise held_out")
+            raise DataError(f"{count(len(found.recordings), 'recording')} given, but none is held out; raise held_out")
     if train:
         known, _ = split_by_piece(read_recordings(train, cache, piece=piece, pedal=mode).recordings, held_out)
         if not known:
@@ -214,7 +214,7 @@ def compare(
 
     long = [one for one in music if one.performance.duration >= seconds]
     if not long:
-        raise DataError(f"none of {count(len(music), 'recording')} lasts {seconds:g} seconds; compare shorter samples")
+        raise DataError(f"no recording lasts {seconds:g} seconds; compare shorter samples")
     half = metrics.first_half(long)
     reference, others = (
         [_as_events(one, format) for one in metrics.excerpts(list(compress(long, side)), count, seconds)]

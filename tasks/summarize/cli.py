@@ -33,7 +33,7 @@ STYLES = click.Choice(["extract", "write", "tldr"])
 )
 @click.option("--max-words", type=POSITIVE, metavar="N", help="Maximum number of words.  [default: 100 for an extract]")
 @click.option("--sentences", type=POSITIVE, metavar="N", help="Maximum number of sentences.  [default: no limit]")
-@click.option("--title", metavar="TEXT", help="Title of the article.  [default: the one in its file]")
+@click.option("--title", metavar="TEXT", help="Title of the article, in place of the one in its file.")
 @click.option("--show-source", is_flag=True, help="Show where each sentence comes from.")
 @click.option(
     "--seed",

@@ -168,9 +168,7 @@ class Translator:
         batch_tokens: int = BATCH_TOKENS,
     ) -> None:
         if "languages" not in model.extra:
-            raise CheckpointError(
-                f"{model.name} is a model for the task {model.task}, not for translation; choose another"
-            )
+            raise CheckpointError(f"{model.name} is not a translation model (its task is {model.task}); choose another")
         if not math.isfinite(length_penalty):
             raise ConfigError(f"length_penalty is {length_penalty}, but must be a number")
         check_beams(beams)
