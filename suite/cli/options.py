@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
 file_option = click.option(
-    "--file", type=click.Path(), metavar="FILE", help="Read the prompt from a file; - is standard input."
+    "--file", type=click.Path(), metavar="FILE", help="Read the text from a file; - is standard input."
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No notices on standard error.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not print notices to standard error.")
 
 
 def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -45,15 +45,22 @@ def model_options(default: str) -> Callable[[Decorated], Decorated]:
             default=default,
             metavar="MODEL",
             shell_complete=complete_model,
-            help=f"An embedded model, a directory, or a Hugging Face id.  [default: {default}]",
+            help=f"Model to use: an embedded model, a directory or a Hugging Face id.  [default: {default}]",
         ),
-        click.option("--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face id."),
-        click.option("--device", default="cpu", metavar="NAME", help="cpu, cuda, cuda:1 or mps.  [default: cpu]"),
+        click.option(
+            "--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face model.  [default: main]"
+        ),
+        click.option(
+            "--device",
+            default="cpu",
+            metavar="NAME",
+            help="Device to run on: cpu, cuda, cuda:1 or mps.  [default: cpu]",
+        ),
         click.option(
             "--quantize",
             type=click.Choice(["float32", "float16", "int8"]),
             default="float32",
-            help="Type of the weights: the shorter, the faster on a CPU.  [default: float32]",
+            help="Type of the weights in memory; smaller types are faster on a CPU.  [default: float32]",
         ),
     )
 
@@ -75,7 +82,7 @@ def load_model(model: str, revision: str | None, device: str, quantize: str) -> 
 def tell_unseen(tokens: int, seen: int) -> None:
     """Say so if a model will not see all of a prompt."""
     if tokens > seen:
-        notice(f"the prompt has {tokens:,} tokens, and the model sees only the last {seen:,} of them")
+        notice(f"the prompt has {tokens:,} tokens, but the model sees only the last {seen:,}")
 
 
 def read_text(source: str, *, whole: bool = False) -> str:
@@ -119,5 +126,5 @@ def prompt_text(argument: str | None, file: str | None, *, whole: bool = False, 
         return read_text("-", whole=whole)
     # not Path.is_file: that is an error for a text too long to name a file
     if argument and not quiet and os.path.isfile(argument):  # noqa: PTH113
-        notice(f"warning: {argument!r} is taken as text; for what is in that file, say --file")
+        notice(f"warning: {argument!r} is used as text; to read the file of that name, use --file")
     return argument or ""

@@ -95,7 +95,7 @@ class Classifier:
                 "or name labels to choose from (--labels a,b,c)"
             )
         if not 0 <= threshold <= 1:
-            raise ConfigError(f"threshold is {threshold}, and must be between 0 and 1")
+            raise ConfigError(f"threshold is {threshold}, but must be between 0 and 1")
         self.model, self.head, self.threshold = model, model.head, threshold
         self.codec = Codec.from_extra(model.tokenizer, model.extra, model.name)
         self.pairs: bool | None = model.extra.get("pairs")  # whether it was trained on pairs; older ones do not say
@@ -134,7 +134,7 @@ class Classifier:
         for text in given:
             check_pairs(self.pairs, not isinstance(text, str))
         if not 0 <= min_probability <= 1:
-            raise ConfigError(f"min_probability is {min_probability}, and must be between 0 and 1")
+            raise ConfigError(f"min_probability is {min_probability}, but must be between 0 and 1")
         results = []
         for text, (logits, pieces) in zip(given, self.logits(given, progress), strict=True):
             odds = spread(logits / self.codec.temperature)
@@ -208,10 +208,10 @@ class Classifier:
         sequences = self.codec.pieces(text)
         if len(sequences) > 1:
             raise DataError(
-                f"the text is over the {self.codec.max_tokens} tokens that can be explained at once; shorten it"
+                f"the text has more than the {self.codec.max_tokens} tokens that can be explained at once; shorten it"
             )
         if label is not None and label not in self.labels:
-            raise DataError(f"no label {label!r}; there are {', '.join(self.labels)}")
+            raise DataError(f"no label {label!r}; available: {', '.join(self.labels)}")
         transformer = self.model.transformer
         if not isinstance(transformer.tokens, torch.nn.Embedding):
             raise ConfigError("gradients need float32 weights; load the model without quantize")
@@ -294,7 +294,7 @@ def fine_tune(
     recipe = Recipe.load(task.default_recipe(), [f'base="{base}"', *settings])
     options = from_table(DataConfig, recipe.data, "settings", "data.")
     if strange := recipe.data.keys() - {"held_out", "limit"}:
-        raise ConfigError(f"settings: data.{min(strange)} is about files, and here texts and labels are given")
+        raise ConfigError(f"settings: data.{min(strange)} is about files, but texts and labels are given here")
     records = [
         _record(text, label, f"text {place}") for place, (text, label) in enumerate(zip(texts, labels, strict=True))
     ]

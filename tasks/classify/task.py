@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
 from suite.task import PackagedTask, TrainingData
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.data.labelled import Labelled
@@ -98,7 +99,7 @@ class ClassifyConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.token_dropout < 1:
-            raise ConfigError(f"classify.token_dropout is {self.token_dropout}, and must be in [0, 1)")
+            raise ConfigError(f"classify.token_dropout is {self.token_dropout}, but must be in [0, 1)")
         if self.lm_weight < 0 or self.max_tokens < 0:
             raise ConfigError("classify.lm_weight and classify.max_tokens must not be negative")
         if self.ngrams and not self.calibrate:
@@ -109,7 +110,7 @@ class Classification(PackagedTask):
     """The task `classify`."""
 
     name = "classify"
-    summary = "label texts, with probabilities to rely on"
+    summary = "label texts, with calibrated probabilities"
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's labelled texts and write them as sequences."""
@@ -138,7 +139,7 @@ class Classification(PackagedTask):
             notes += more
         else:
             train, valid = stratified_split(train, data.held_out, recipe.seed)
-            notes.append(f"held out for validation: {len(valid):,} texts, class by class")
+            notes.append(f"held out for validation: {count(len(valid), 'text')}, sampled class by class")
         if data.limit:
             train = draw(train, data.limit, recipe.seed)
         return self.prepare_records(recipe, train, valid, notes)
@@ -178,7 +179,7 @@ class Classification(PackagedTask):
         kinds = {record.pair is not None for record in train}
         if longer:
             told.append(
-                f"{longer:,} of {len(train):,} texts are over {codec.max_tokens} tokens; training takes their start"
+                f"{longer:,} of {count(len(train), 'text')} over {codec.max_tokens} tokens; training uses the start"
             )
 
         def finish(model: Headed) -> dict[str, Any]:
@@ -222,7 +223,7 @@ class Classification(PackagedTask):
             return Tokenizer.train(texts, config.vocab_size, SPECIALS), context
         name = recipe.base if config.kind == "base" else config.model
         if not name:
-            raise ConfigError(f'tokenizer.kind is "{config.kind}", and no model is named to take it from')
+            raise ConfigError(f'tokenizer.kind is "{config.kind}", but no model is named to take it from')
         tokenizer, longest = vocabulary(name)
         return tokenizer, context or longest
 
@@ -259,12 +260,18 @@ def check_labels(labels: Sequence[str], train: Sequence[Labelled], valid: Sequen
         )
     for record in (*train, *valid):
         if not record.labels and not multi:
-            raise DataError(f"{record.where}: no label; with several labels a text, set classify.multi=true")
+            raise DataError(
+                f"{record.where}: no label; if texts may have several labels or none, set classify.multi=true"
+            )
         if len(record.labels) > 1 and not multi:
-            raise DataError(f"{record.where}: {len(record.labels)} labels; for that set classify.multi=true")
+            raise DataError(
+                f"{record.where}: {len(record.labels)} labels; if texts may have several, set classify.multi=true"
+            )
     known = set(labels)
     unknown = Counter(label for record in valid for label in record.labels if label not in known)
     if unknown:
-        label, count = unknown.most_common(1)[0]
+        label, times = unknown.most_common(1)[0]
         where = next(record.where for record in valid if label in record.labels)
-        raise DataError(f"{where}: label {label!r} ({count} validation texts) does not occur in the training texts")
+        raise DataError(
+            f"{where}: label {label!r} ({count(times, 'validation text')}) does not occur in the training texts"
+        )

@@ -64,7 +64,7 @@ class ZeroShot:
         A text longer than the model's context is read in pieces, whose scores are averaged, each by its length.
         """
         if not 0 <= min_probability <= 1:
-            raise ConfigError(f"min_probability is {min_probability}, and must be between 0 and 1")
+            raise ConfigError(f"min_probability is {min_probability}, but must be between 0 and 1")
         results = []
         for text in as_texts(texts):
             if not isinstance(text, str):

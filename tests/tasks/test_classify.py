@@ -131,7 +131,7 @@ def test_an_explanation_gives_the_text_back_and_names_the_word(folder: Path) -> 
     assert whole - weights == pytest.approx(added, rel=1e-3)
     with pytest.raises(DataError, match="no label 'fish'"):
         classifier.explain("owl", "fish")
-    with pytest.raises(DataError, match="over the 48 tokens"):
+    with pytest.raises(DataError, match="more than the 48 tokens"):
         classifier.explain("owl " * 50)
 
 
@@ -163,7 +163,7 @@ def test_what_is_added_to_a_base_is_small_and_finds_it_again(folder: Path, tmp_p
         base,
         to="suite",
     )
-    with pytest.raises(CheckpointError, match="trained on another version of its base"):
+    with pytest.raises(CheckpointError, match="trained on a different version of its base"):
         load(tmp_path / "run")
 
 
@@ -395,5 +395,5 @@ def test_a_run_does_not_go_on_with_other_data(folder: Path, tmp_path: Path) -> N
     fit(recipe, tmp_path / "run")
     fit(recipe, tmp_path / "run")  # the same once more is a run that is finished
     write_csv(tmp_path / "things.csv", [(text, label.upper()) for text, label in rows])
-    with pytest.raises(ConfigError, match="other data"):
+    with pytest.raises(ConfigError, match="different data"):
         fit(recipe, tmp_path / "run")

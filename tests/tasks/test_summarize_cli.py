@@ -117,7 +117,7 @@ def test_what_is_written_and_not_there_is_warned_of(
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("", "no text"), ("   \n\n", "no text"), ("#REDIRECT [[Fiddle]]", "only leads to 'Fiddle'")],
+    [("", "no text"), ("   \n\n", "no text"), ("#REDIRECT [[Fiddle]]", "is a redirect to 'Fiddle'")],
 )
 def test_nothing_to_sum_up(content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Empty files and redirects are told in one line."""
@@ -129,7 +129,7 @@ def test_nothing_to_sum_up(content: str, message: str, tmp_path: Path, capsys: p
 def test_wrong_names(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that is not there, and a model that cannot do the style."""
     assert "nowhere.txt" in refused(capsys, "run", "summarize", "nowhere.txt")
-    assert "tldr alone" in refused(capsys, "run", "summarize", file, "--model", "lm", "--style", "write")
+    assert "only the style tldr" in refused(capsys, "run", "summarize", file, "--model", "lm", "--style", "write")
 
 
 # ---- training and evaluating
@@ -188,7 +188,7 @@ def test_figures_of_a_copy() -> None:
 
 def test_articles_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No data, and records without a text and its summary, are told in one line."""
-    assert "no articles to learn from" in refused(capsys, "train", "summarize", "--out", str(tmp_path / "run"))
+    assert "no training articles" in refused(capsys, "train", "summarize", "--out", str(tmp_path / "run"))
     path = tmp_path / "odd.jsonl"
     path.write_text('{"colour": "red"}\n')
     assert "odd.jsonl" in refused(capsys, "eval", "summarize", str(path))
