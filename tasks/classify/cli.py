@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from suite.cli.options import file_option, json_option, load_model, model_options, prompt_text, quiet_option
+from suite.cli.options import (
+    check_is_text,
+    file_option,
+    json_option,
+    load_model,
+    model_options,
+    prompt_text,
+    quiet_option,
+    tell_experimental,
+)
 from suite.cli.show import bar, notice, percent, printable, table, unicode_terminal, write_json
 from suite.errors import DataError
 
@@ -30,7 +39,9 @@ STRONGEST = 8  # tokens of an explanation that are listed
 FOR, AGAINST, BLACK = (195, 153, 111, 75), (230, 223, 216, 209), 16
 
 labels_option = click.option(
-    "--labels", metavar="A,B,...", help="Choose among these, zero-shot, with any language model.  [--model: lm]"
+    "--labels",
+    metavar="A,B,...",
+    help="Experimental: choose among these, zero-shot, with any language model; a small one guesses.  [--model: lm]",
 )
 threshold_option = click.option(
     "--threshold", type=SHARE, metavar="P", help="With several labels a text, those from P on hold.  [default: 0.5]"
@@ -105,6 +116,12 @@ def run(
         raise click.UsageError("--explain takes gradients, which shorter weights do not have; leave out --quantize")
     load = _loader(model, labels, revision, device, None if explain else quantize)
     classifier = _classifier(load, labels, threshold)
+    if labels is not None and not quiet:
+        tell_experimental(
+            load,
+            "labels hardly better than chance without training",
+            "name a larger language model, such as --model gpt2, or train a classifier: suite train classify",
+        )
     if bulk:
         columns = (column or "text", pair_column or "")
         _run_bulk(classifier, source, output, columns, min_probability, as_json=as_json, quiet=quiet)
@@ -133,6 +150,8 @@ def _texts(texts: tuple[str, ...], file: str | None, quiet: bool) -> list[str]:
     if len(texts) > 1:
         if file is not None:
             raise click.UsageError("give the text as an argument or with --file, not both")
+        for text in texts:
+            check_is_text(text, quiet=quiet)
         found = list(texts)
     elif not texts and file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("there is nothing to label: give a TEXT, --file, --input, or pipe one in")
