@@ -92,8 +92,8 @@ def run(
     file gets the columns label and probability, and stays what it was.
 
     \b
-    suite run classify "The violin has four strings, tuned in fifths."
-    suite run classify --labels sport,politics,science "The match ended in a draw."
+    suite run classify "The violin is a string instrument, tuned in fifths and played with a bow."
+    suite run classify --labels sport,politics,science "The match ended in a draw." --model gpt2
     suite run classify --input mail.csv --column subject --output labelled.csv --min-probability 0.6
     """
     bulk = lines or source is not None
@@ -119,7 +119,7 @@ def run(
     if labels is not None and not quiet:
         tell_experimental(
             load,
-            "labels hardly better than chance without training",
+            "labels little better than chance without training",
             "name a larger language model, such as --model gpt2, or train a classifier: suite train classify",
         )
     if bulk:

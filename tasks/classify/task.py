@@ -240,7 +240,7 @@ class Classification(PackagedTask):
     def pipeline(self, model: Model, **options: Any) -> Classifier | ZeroShot:
         """A callable from texts to `Classified` results; with `labels`, any language model without training.
 
-        The latter is experimental: models of under 100 million parameters are hardly better than chance.
+        The latter is experimental: models of under 100 million parameters are little better than chance.
         """
         from suite.tasks.classify.pipeline import Classifier
         from suite.tasks.classify.zero_shot import ZeroShot

@@ -209,7 +209,7 @@ def test_labels_of_ones_own_take_a_language_model(
 
 
 def test_labels_without_training_are_experimental_with_a_small_model(capsys: pytest.CaptureFixture[str]) -> None:
-    """The embedded model's zero-shot labels are hardly better than chance, and nothing said so."""
+    """The embedded model's zero-shot labels are little better than chance, and nothing said so."""
     words = ["run", "classify", "a dog", "another", "--labels", "cat, dog"]
     assert main(words) == 0
     plain, err = capsys.readouterr()
