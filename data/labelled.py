@@ -27,6 +27,7 @@ _PAIR_NAMES = (
     *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
     *(("text1", "text2"), ("text_a", "text_b")),
 )
+FREE_LENGTH, FREE_MARGIN = 50, 5  # see `check_classes`
 KNOWN = {*_LABEL_NAMES, *_TEXT_NAMES, *(name for both in _PAIR_NAMES for name in both)}
 
 
@@ -63,11 +64,13 @@ class LabelledData:
         records: in the order of the sources.
         notes: what was guessed or odd, a line each.
         columns: those read from the first source.
+        available: all columns of that source.
     """
 
     records: list[Labelled]
     notes: list[str]
     columns: Columns
+    available: tuple[str, ...] = ()
 
 
 def read_labelled(
@@ -117,7 +120,8 @@ def read_labelled(
         raise DataError(f"{where or 'no source is given'}: no rows")
     if names:
         records = _rename(records, names, notes)
-    return LabelledData(records=records, notes=notes.lines(), columns=next(iter(chosen.values())))
+    available, columns = next(iter(chosen.items()))
+    return LabelledData(records=records, notes=notes.lines(), columns=columns, available=available)
 
 
 # ---- columns
@@ -305,6 +309,32 @@ def _rename(records: list[Labelled], names: Sequence[str], notes: Notes) -> list
 
 
 # ---- splitting and checking
+
+
+def check_classes(records: Sequence[Labelled], name: str, hint: str) -> None:
+    """Refuse labels that are free text, as of a column that was taken for the labels' by mistake.
+
+    They are if more than half of them (and five more, so that a few rows never are) occur once, or if they are over
+    50 characters long on average and more than half as many as rows. 150 classes of two examples each, or ten answers
+    to a questionnaire that are a sentence each, are neither.
+
+    Args:
+        name: of the column, at the start of the message.
+        hint: what to do, at its end.
+
+    Raises:
+        DataError: they are.
+    """
+    counts = Counter(label for record in records for label in record.labels)
+    rows = counts.total()
+    single = sum(times == 1 for times in counts.values())
+    long = sum(len(label) * times for label, times in counts.items()) > FREE_LENGTH * rows
+    if single >= rows / 2 + FREE_MARGIN or (long and len(counts) > rows / 2):
+        example = textwrap.shorten(max(counts, key=lambda label: (counts[label] == 1, len(label))), 60)
+        raise DataError(
+            f"{name}: {len(counts):,} distinct labels in {len(records):,} rows, such as {example!r}, are free text and "
+            f"no classes; {hint}"
+        )
 
 
 def stratified_split(records: Sequence[Labelled], share: float, seed: int) -> tuple[list[Labelled], list[Labelled]]:

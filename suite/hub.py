@@ -65,6 +65,11 @@ class Model:
         """The model's shape."""
         return self.transformer.config
 
+    @property
+    def parameters(self) -> int:
+        """How many the transformer has, tied weights counted once; however it was prepared, and without the head."""
+        return sum(parameter.numel() for parameter in skeleton(self.config).parameters())
+
 
 def load(
     name: str | Path,

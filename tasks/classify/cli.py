@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from suite.cli.options import file_option, json_option, load_model, model_options, prompt_text, quiet_option
+from suite.cli.options import (
+    check_is_text,
+    file_option,
+    json_option,
+    load_model,
+    model_options,
+    prompt_text,
+    quiet_option,
+    tell_experimental,
+)
 from suite.cli.show import bar, notice, percent, printable, table, unicode_terminal, write_json
 from suite.errors import DataError
 from suite.wording import count
@@ -33,7 +42,8 @@ FOR, AGAINST, BLACK = (195, 153, 111, 75), (230, 223, 216, 209), 16
 labels_option = click.option(
     "--labels",
     metavar="A,B,...",
-    help="Choose among these labels with any language model (zero-shot).  [default --model: lm]",
+    help="Experimental: choose among these labels with any language model (zero-shot); a small model guesses.  "
+    "[default --model: lm]",
 )
 threshold_option = click.option(
     "--threshold",
@@ -104,8 +114,8 @@ def run(
     --input, the columns label and probability are added to each record of a file.
 
     \b
-    suite run classify "The violin has four strings, tuned in fifths."
-    suite run classify --labels sport,politics,science "The match ended in a draw."
+    suite run classify "The violin is a string instrument, tuned in fifths and played with a bow."
+    suite run classify --labels sport,politics,science "The match ended in a draw." --model gpt2
     suite run classify --input mail.csv --column subject --output labelled.csv --min-probability 0.6
     """
     bulk = lines or source is not None
@@ -128,6 +138,12 @@ def run(
         raise click.UsageError("--explain needs gradients, which quantized weights do not have; leave out --quantize")
     load = _loader(model, labels, revision, device, None if explain else quantize)
     classifier = _classifier(load, labels, threshold)
+    if labels is not None and not quiet:
+        tell_experimental(
+            load,
+            "labels little better than chance without training",
+            "name a larger language model, such as --model gpt2, or train a classifier: suite train classify",
+        )
     if bulk:
         columns = (column or "text", pair_column or "")
         _run_bulk(classifier, source, output, columns, min_probability, as_json=as_json, quiet=quiet)
@@ -156,6 +172,8 @@ def _texts(texts: tuple[str, ...], file: str | None, quiet: bool) -> list[str]:
     if len(texts) > 1:
         if file is not None:
             raise click.UsageError("give the text as an argument or with --file, not both")
+        for text in texts:
+            check_is_text(text, quiet=quiet)
         found = list(texts)
     elif not texts and file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("there is nothing to label: give a TEXT, --file or --input, or pipe a text in")

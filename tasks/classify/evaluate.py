@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from suite.data.labelled import Labelled, read_labelled
+from suite.data.labelled import Labelled, check_classes, read_labelled
 from suite.errors import DataError
 from suite.hub import Model
 from suite.task import suggest
@@ -85,6 +85,12 @@ def evaluate(
         records = [records[place] for place in sorted(random.Random(0).sample(range(len(records)), limit))]
     inside = [record for record in records if oos_label not in record.labels]
     outside = [record for record in records if oos_label in record.labels]
+    if not any({*record.labels} & {*classifier.labels} for record in inside):
+        check_classes(
+            inside,
+            f"column {found.columns.label!r}",
+            f"name the label's column with --label NAME (there are {', '.join(found.available)})",
+        )
     _require_known(inside, classifier.labels)
     if oos_label is not None and not outside:
         raise DataError(f"no record has the out-of-scope label {oos_label!r}; available: {_some(records)}")

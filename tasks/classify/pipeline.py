@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.data.documents import check_surrogates
-from suite.data.labelled import Labelled, label_text, stratified_split
+from suite.data.labelled import Labelled, check_classes, label_text, stratified_split
 from suite.errors import ConfigError, DataError
 from suite.hub import Model, load
 from suite.model.heads import Headed, pool_last
@@ -276,7 +276,9 @@ def fine_tune(
         say: as for `suite.training.fit.fit`.
 
     Raises:
-        DataError: texts and labels are not equally many, one of them is none, or there are fewer than two classes.
+        DataError: texts and labels are not equally many, one of them is none, there are fewer than two classes, or
+            labels are free text (such as texts and labels the wrong way round; see
+            `suite.data.labelled.check_classes`) without the setting "classify.free_labels=true".
         ConfigError: a setting is unknown or has the wrong type.
 
     Example:
@@ -285,7 +287,7 @@ def fine_tune(
         >>> classifier("a good film").label in classifier.labels  # doctest: +SKIP
         True
     """
-    from suite.tasks.classify.task import Classification, DataConfig, draw
+    from suite.tasks.classify.task import FREE, Classification, ClassifyConfig, DataConfig, draw
     from suite.training.fit import fit_data
 
     if len(texts) != len(labels):
@@ -298,6 +300,10 @@ def fine_tune(
     records = [
         _record(text, label, f"text {place}") for place, (text, label) in enumerate(zip(texts, labels, strict=True))
     ]
+    if not from_table(ClassifyConfig, recipe.options, "settings", "classify.").free_labels:
+        check_classes(
+            records, "labels", f"give fine_tune(texts, labels) in this order, or force it with settings=[{FREE!r}]"
+        )
     train, valid = stratified_split(records, options.held_out, recipe.seed)
     if options.limit:
         train = draw(train, options.limit, recipe.seed)

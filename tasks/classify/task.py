@@ -16,7 +16,7 @@ from suite.task import PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
-    from suite.data.labelled import Labelled
+    from suite.data.labelled import Labelled, LabelledData
     from suite.data.tokenizer import Tokenizer
     from suite.hub import Model
     from suite.model.heads import Headed
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from suite.tasks.classify.zero_shot import ZeroShot
     from suite.training.recipe import Recipe
 
+FREE = "classify.free_labels=true"
 SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
 
 
@@ -85,6 +86,7 @@ class ClassifyConfig:
         max_tokens: of a text, specials included; 0 for the model's context. In training a longer text gives its start;
             in use it is read in pieces.
         calibrate: whether a temperature is fitted on the validation texts. Source: Guo et al. 2017.
+        free_labels: whether labels may be free text, see `suite.data.labelled.check_classes`.
         ngrams: whether a linear model of words and pairs of words, trained beside, is weighed in. The weight is fitted
             on the validation texts too, and may be 0.
     """
@@ -95,6 +97,7 @@ class ClassifyConfig:
     token_dropout: float = 0.0
     max_tokens: int = 0
     calibrate: bool = True
+    free_labels: bool = False
     ngrams: bool = False
 
     def __post_init__(self) -> None:
@@ -114,15 +117,15 @@ class Classification(PackagedTask):
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's labelled texts and write them as sequences."""
-        from suite.data.labelled import read_labelled, stratified_split
+        from suite.data.labelled import check_classes, read_labelled, stratified_split
         from suite.training.recipe import from_table
 
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         if not data.train:
             raise ConfigError("there are no labelled texts; give them with --data or in the recipe's data.train")
 
-        def read(sources: list[str]) -> tuple[list[Labelled], list[str]]:
-            found = read_labelled(
+        def read(sources: list[str]) -> LabelledData:
+            return read_labelled(
                 sources,
                 text=[str(column) for column in (data.text if isinstance(data.text, list) else [data.text])],
                 label=str(data.label),
@@ -131,12 +134,20 @@ class Classification(PackagedTask):
                 names=data.names,
                 header=data.header,
             )
-            return found.records, found.notes
 
-        train, notes = read(data.train)
+        found = read(data.train)
+        train, notes = found.records, list(found.notes)
+        if not from_table(ClassifyConfig, recipe.options, "recipe", "classify.").free_labels:
+            check_classes(
+                train,
+                f"column {found.columns.label!r}",
+                f"name the label's column with --set data.label=NAME (there are {', '.join(found.available)}), "
+                f"or learn them all the same with --set {FREE}",
+            )
         if data.valid:
-            valid, more = read(data.valid)
-            notes += more
+            more = read(data.valid)
+            valid = more.records
+            notes += more.notes
         else:
             train, valid = stratified_split(train, data.held_out, recipe.seed)
             notes.append(f"held out for validation: {count(len(valid), 'text')}, sampled class by class")
@@ -228,7 +239,10 @@ class Classification(PackagedTask):
         return tokenizer, context or longest
 
     def pipeline(self, model: Model, **options: Any) -> Classifier | ZeroShot:
-        """A callable from texts to `Classified` results; with `labels`, any language model without training."""
+        """A callable from texts to `Classified` results; with `labels`, any language model without training.
+
+        The latter is experimental: models of under 100 million parameters are little better than chance.
+        """
         from suite.tasks.classify.pipeline import Classifier
         from suite.tasks.classify.zero_shot import ZeroShot
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import os
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from suite.cli.options import json_option, load_model, model_options, quiet_option
+from suite.cli.options import json_option, load_model, model_options, quiet_option, tell_experimental
 from suite.cli.show import notice, percent, write, write_json
+from suite.errors import DataError
 from suite.wording import count
 
 if TYPE_CHECKING:
@@ -22,15 +25,12 @@ if TYPE_CHECKING:
 
 POSITIVE, COUNT = click.IntRange(min=1), click.IntRange(min=0)
 STYLES = click.Choice(["extract", "write", "tldr"])
+STYLES_HELP = "Extract sentences. Experimental: write new ones; tldr, as GPT-2.  [default: the model's]"
 
 
 @click.command("summarize")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
-@click.option(
-    "--style",
-    type=STYLES,
-    help="Extract sentences, write new ones, or prompt GPT-2 with TL;DR.  [default: the model's]",
-)
+@click.option("--style", type=STYLES, help=STYLES_HELP)
 @click.option("--max-words", type=POSITIVE, metavar="N", help="Maximum number of words.  [default: 100 for an extract]")
 @click.option("--sentences", type=POSITIVE, metavar="N", help="Maximum number of sentences.  [default: no limit]")
 @click.option("--title", metavar="TEXT", help="Title of the article, in place of the one in its file.")
@@ -81,6 +81,13 @@ def run(
     for number, article in enumerate(itertools.chain([first], articles)):
         with bar() as progress:
             found = summarizer(article, progress=progress, **options)
+        if found.style != "extract" and not number and not quiet:
+            tell_experimental(
+                summarizer.model,
+                "invents much of what it writes",
+                "take an extract, --style extract with the embedded model, or name a larger language model for TL;DR, "
+                "such as --style tldr --model gpt2",
+            )
         if as_json:
             write_json({"where": article.where, **dataclasses.asdict(found)})
             continue
@@ -190,6 +197,11 @@ def read(files: Sequence[str], title: str | None, quiet: bool) -> Iterator[Artic
 
     for file in files:
         notes = Notes()
+        if file != "-" and not os.path.exists(file):  # noqa: PTH110 (Path.exists fails for a text too long to be a name)
+            name = textwrap.shorten(file, 60, placeholder=" ...")
+            raise DataError(
+                f"{name}: no file there; to sum up a text itself, pipe it in: echo TEXT | suite run summarize"
+            )
         source = sys.stdin.buffer.read() if file == "-" else Path(file)
         for article in read_pages(source, notes, name="standard input" if file == "-" else ""):
             sections = [Section(heading="", text=article.lead)] if article.lead else []

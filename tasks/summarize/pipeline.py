@@ -183,7 +183,7 @@ class Summarizer:
     """Sums articles up.
 
     Args:
-        model: a summarising model, or for the style "tldr" any language model.
+        model: a summarising model, or for the style "tldr" any language model, the larger the better.
         style: the one taken where a call names none (None: the one that the model's card names).
 
     Raises:
@@ -240,7 +240,8 @@ class Summarizer:
             article: its text, read as from a text file; or one with a title and sections, of which a lead that it has
                 already is not looked at.
             style: "extract" (sentences of the article), "write", or "tldr" (any language model, without training;
-                Radford et al. 2019).
+                Radford et al. 2019). The last two are experimental: models of under 100 million parameters, such as
+                the embedded ones, invent much of what they write.
             max_words: none more (None: 100 for an extract, and what the model makes of it for the others).
             sentences: at most so many.
             seed: of the draws of "tldr"; the other styles have none.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from suite.cli.options import json_option, load_model, model_options, prompt_text, quiet_option
+from suite.cli.options import check_is_text, json_option, load_model, model_options, prompt_text, quiet_option
 from suite.cli.show import notice, percent, table, write, write_json
 from suite.wording import count
 
@@ -118,6 +118,9 @@ def run(
         raise click.UsageError(f"{count(beams, 'beam')} cannot give the {n_best:,} best translations; raise --beams")
     if len(text) > 1 and file is not None:
         raise click.UsageError("give the text as an argument or with --file, not both")
+    if len(text) > 1:
+        for one in text:
+            check_is_text(one, quiet=quiet)
     texts = [] if bulk is not None else list(text) if len(text) > 1 else [_one_text(text, file, quiet)]
     words = None
     if glossary is not None:

@@ -5,6 +5,7 @@ import doctest
 import gzip
 import io
 import json
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from suite.data import labelled
-from suite.data.labelled import Columns, Labelled, check, read_labelled, stratified_split
+from suite.data.labelled import Columns, Labelled, check, check_classes, read_labelled, stratified_split
 from suite.errors import DataError
 
 ROOT = Path(__file__).parents[2]
@@ -477,3 +478,47 @@ def test_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example in the docstring runs."""
     monkeypatch.chdir(ROOT)
     assert doctest.testmod(labelled).failed == 0
+
+
+# ---- classes or free text
+
+LONG = "a description that goes on and on, as no name of a class does, number"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", "b", "c"] * 2,
+        ["a"],
+        list("abcdefghi"),
+        [f"class {n % 150}" for n in range(300)],
+        [f"class {n}" for n in range(77) for _ in range(n + 1)],
+        [f"class {random.Random(n).randrange(77)}" for n in range(100)],  # a third of the rows alone in their class
+        [f"{LONG} {n % 5}" for n in range(10)],
+        [f"{LONG} {n % 3}" for n in range(6)],
+    ],
+    ids=["six rows", "one row", "nine classes", "150", "77", "100 of 77", "questionnaire", "long, six rows"],
+)
+def test_classes_are_classes(labels: list[str]) -> None:
+    check_classes([Labelled(text="x", labels=(label,)) for label in labels], "labels", "")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [f"a{n}" for n in range(10)],
+        [f"note {n}" for n in range(70)] + ["none"] * 30,
+        [f"{LONG} {n}" for n in range(4)],
+        [f"{LONG} {n % 12}" for n in range(20)],
+    ],
+    ids=["ids", "a note in most rows", "four long", "long, some twice"],
+)
+def test_free_text_is_no_class(labels: list[str]) -> None:
+    records = [Labelled(text="x", labels=(label,)) for label in labels]
+    with pytest.raises(
+        DataError, match=rf"^column 'b': {len({*labels})} distinct labels in {len(labels)} rows.*; hint$"
+    ):
+        check_classes(records, "column 'b'", "hint")
+    pairs = [Labelled(text="x", labels=(label, "common", "other")) for label in labels]
+    if len(labels) > 4:
+        check_classes(pairs, "column 'b'", "hint")  # of several labels a text most occur again and again

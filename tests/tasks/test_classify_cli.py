@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -192,7 +193,12 @@ def test_labels_of_ones_own_take_a_language_model(
 ) -> None:
     """The classifier is no use for other labels, so --labels alone must not load it."""
     loaded: list[str] = []
-    monkeypatch.setattr("suite.tasks.classify.cli.load_model", lambda model, *options: loaded.append(model))
+
+    def load_model(name: str, *options: object) -> SimpleNamespace:
+        loaded.append(name)
+        return SimpleNamespace(parameters=10**9)
+
+    monkeypatch.setattr("suite.tasks.classify.cli.load_model", load_model)
     monkeypatch.setattr(
         "suite.tasks.classify.zero_shot.ZeroShot", lambda model, labels: Fake() if labels == ["cat", " dog"] else None
     )
@@ -200,6 +206,23 @@ def test_labels_of_ones_own_take_a_language_model(
     assert found["label"] == "dog"
     run_json(capsys, "a dog", "--labels", "cat, dog", "--model", "classify")
     assert loaded == ["lm", "classify"]
+
+
+def test_labels_without_training_are_experimental_with_a_small_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """The embedded model's zero-shot labels are little better than chance, and nothing said so."""
+    words = ["run", "classify", "a dog", "another", "--labels", "cat, dog"]
+    assert main(words) == 0
+    plain, err = capsys.readouterr()
+    assert err.count("experimental: a model of 7.5 million parameters") == 1 and "--model gpt2" in err
+    assert main([*words, "--quiet"]) == 0
+    assert capsys.readouterr() == (plain, "")
+    assert main([*words, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert len([json.loads(line) for line in out.splitlines()]) == 2 and err.startswith("experimental: ")
+    assert main(["run", "classify", "a dog"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["run", "classify", "--help"]) == 0
+    assert "Experimental: choose among these" in capsys.readouterr().out
 
 
 def test_an_explanation_lists_what_mattered(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -164,6 +164,15 @@ def test_an_unseen_label_is_named_with_its_place(tmp_path: Path) -> None:
         )
 
 
+def test_a_column_of_free_text_is_told(tmp_path: Path) -> None:
+    """It was told that the model had no label of the first row's text."""
+    data = csv(tmp_path / "a.csv", *((f"cat {n}", f"note {n}") for n in range(20)))
+    with pytest.raises(
+        DataError, match=r"column 'label': 20 distinct labels in 20 rows.*--label NAME \(there are text, "
+    ):
+        evaluate.evaluate(MODEL, data)
+
+
 def test_a_record_without_a_label_is_named(tmp_path: Path) -> None:
     data = csv(tmp_path / "a.csv", *ROWS, ("dog 1", "|"))
     with pytest.raises(DataError, match=r"a\.csv:6: no label"):

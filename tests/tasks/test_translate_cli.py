@@ -85,7 +85,7 @@ def test_the_name_of_a_file_is_text_with_a_warning(
     options = ["--from", "de", "--to", "en", "--model", words]
     for name in ("Hund", "Hund " * 1000):  # the second is too long to be a file's
         assert main(["run", "translate", name, *options]) == 0
-        assert "taken as text" not in capsys.readouterr().err
+        assert "used as text" not in capsys.readouterr().err
     Path("Hund").write_text("Katze.")
     assert main(["run", "translate", "Hund", *options]) == 0
     out, err = capsys.readouterr()
