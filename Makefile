@@ -8,7 +8,11 @@ export OMP_NUM_THREADS ?= 1
 .PHONY: demo test check types clean
 
 demo: $(VENV)/demo
-	$(BIN)/suite run lm "The planet earth" -n 60 --seed 1
+	$(BIN)/suite next "The Second World" -k 3
+	$(BIN)/suite run translate "I would like a cup of tea." --from en --to de
+	$(BIN)/suite run translate "Wo ist der Bahnhof?" --from de --to en
+	$(BIN)/suite run summarize data/samples/timor.txt --sentences 2
+	$(BIN)/suite run classify "The violin is a string instrument, tuned in fifths and played with a bow."
 
 test: $(VENV)/test
 	$(BIN)/pytest

@@ -16,8 +16,9 @@ from suite.data.documents import Source, check_surrogates, decode, json_lines
 from suite.data.mediawiki import read_dump
 from suite.data.packed import open_packed, unpacked_suffix
 from suite.data.paragraphs import tidy, unwrap
-from suite.data.tables import Notes, Table, count, read_tables
+from suite.data.tables import Notes, Table, read_tables
 from suite.errors import DataError
+from suite.wording import count
 
 _WIKITEXT = (".txt", ".tokens", ".raw")
 _TABLES = (".json", ".csv", ".tsv", ".parquet")
@@ -67,7 +68,7 @@ def read_articles(
                 lacking["a lead" if article.body else "a body"] += 1
         left = " and ".join(f"{count(number, 'article')} without {what}" for what, number in lacking.items())
         if not given:
-            raise DataError(f"{source}: no article that has a lead and a body{f'; there are {left}' if left else ''}")
+            raise DataError(f"{source}: no article has both a lead and a body{f' ({left})' if left else ''}")
         if left:
             notes.add(source, f"left out {left}")
 
@@ -94,7 +95,9 @@ def _read(source: str, wanted: _Columns, notes: Notes) -> Iterator[Article]:
         elif suffix in _TABLES:
             tables.append(str(file))
         else:
-            raise DataError(f"{file}: articles are in {' '.join((*_LINES, *_TABLES, _DUMP, *_WIKITEXT))} files")
+            raise DataError(
+                f"{file}: not a file of articles; those end in {' '.join((*_LINES, *_TABLES, _DUMP, *_WIKITEXT))}"
+            )
     named = f"{wanted.lead}{wanted.body}"
     header = True if named and not named.isdecimal() else None
     for table in read_tables(tables, notes, header=header, known=_KNOWN):
@@ -134,7 +137,7 @@ def _table_of_lines(file: Path) -> Table:
 
 def _fields(record: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(record, Mapping):
-        raise DataError(f"{where}: a JSON object is needed, not {type(record).__name__}")
+        raise DataError(f"{where}: expected a JSON object, not {type(record).__name__}")
     return record
 
 
@@ -142,7 +145,7 @@ def _read_rows(table: Table, wanted: _Columns, notes: Notes) -> Iterator[Article
     if table.columns == ["text"] and not (wanted.lead or wanted.body):
         lines = (str(row["text"]) for _, row in table.rows)
         needed = "title, lead and sections, or a column with the text and one with its summary"
-        hint = f"; the only column is 'text', and other records need {needed}"
+        hint = f"; 'text' is the only column, but articles as records need {needed}"
         yield from _read_wikitext(lines, table.name, notes, hint)
         return
     if {"lead", "sections"} <= {*table.columns} and not (wanted.lead or wanted.body):
@@ -164,13 +167,13 @@ def _read_rows(table: Table, wanted: _Columns, notes: Notes) -> Iterator[Article
             where=where,
         )
     if several:
-        notes.add(table.name, f"took the first lead of {count(several, 'article')} with several")
+        notes.add(table.name, f"used the first lead of {count(several, 'article')} with several")
 
 
 def _choose(table: Table, wanted: _Columns) -> _Columns:
     def find(column: str, names: Sequence[str], taken: str = "") -> str:
         if column and column not in table.columns:
-            raise DataError(f"{table.name}: no column {column!r}; there are {', '.join(table.columns)}")
+            raise DataError(f"{table.name}: no column {column!r}; available: {', '.join(table.columns)}")
         by_name = {name.lower(): name for name in table.columns if name != taken}
         return column or next((by_name[name] for name in names if name in by_name), "")
 
@@ -204,7 +207,7 @@ def _of_sections(row: Mapping[str, Any], where: str) -> Article:
             where=where,
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{where}: not an article of title, lead and sections ({error!r})") from None
+        raise DataError(f"{where}: not an article with title, lead and sections ({error!r})") from None
     check_surrogates("".join([article.title, article.lead, *(f"{heading}{text}" for heading, text in sections)]), where)
     return article
 
@@ -255,10 +258,10 @@ def _read_wikitext(lines: Iterable[str], name: str, notes: Notes, hint: str = ""
         previous = line
     if not parts:
         raise DataError(
-            f"{name}: no title of an article in it, which WikiText has as ` = Title = ` between blank lines{hint}"
+            f"{name}: no article title found; WikiText writes it as ` = Title = ` between blank lines{hint}"
         )
     yield Article.from_parts(title, parts, f"{name}, {title!r}")
     if before:
         notes.add(name, f"left out {count(before, 'line')} before the first title")
     if unknown:
-        notes.add(name, f"{count(unknown, 'word')} not in WikiText's vocabulary: <unk> stands there")
+        notes.add(name, f"{count(unknown, 'word')} outside WikiText's vocabulary, written as <unk>")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from suite.data.tables import count
+from suite.wording import count
 
 
 @dataclass(frozen=True, kw_only=True)

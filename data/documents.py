@@ -88,12 +88,12 @@ def source_digest(source: Source, *, column: str = "text", split: str | None = N
 def _find(source: Source) -> _Origin:
     items = [source] if isinstance(source, str | Path) else list(source)
     if not items:
-        raise DataError("no source of text is given")
+        raise DataError("no text source is given")
     found = [_matches(str(item)) for item in items]
     if len(items) == 1 and not found[0] and may_be_hub_name(str(items[0])):
         return _Origin("hub", name=str(items[0]))
     if missing := [str(item) for item, files in zip(items, found, strict=True) if not files]:
-        raise DataError(f"{missing[0]}: no file there, and no folder or pattern with {' '.join(_KINDS)} files")
+        raise DataError(f"{missing[0]}: no such file, and no folder or pattern of {' '.join(_KINDS)} files")
     files = tuple(file for matches in found for file in matches)
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
@@ -165,21 +165,21 @@ def json_fault(error: ValueError | RecursionError) -> str:
     """What `json.loads` found wrong."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at column {error.colno}"
-    return "nested too deeply" if isinstance(error, RecursionError) else "a number of too many digits"
+    return "nested too deeply" if isinstance(error, RecursionError) else "a number with too many digits"
 
 
 def _text_of(record: Any, column: str, where: str) -> str:
     if not isinstance(record, Mapping):
-        raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
+        raise DataError(f"{where}: each line must be a JSON object, not {type(record).__name__}")
     if column in record:
         text = record[column]
     elif column == "text" and {"title", "lead", "sections"} <= record.keys():
         try:
             text = clean_article(record)
         except (KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"{where}: not an article of title, lead and sections ({error!r})") from None
+            raise DataError(f"{where}: not an article with title, lead and sections ({error!r})") from None
     else:
-        raise DataError(f"{where}: no column {column!r}; there are {', '.join(map(str, record)) or 'none'}")
+        raise DataError(f"{where}: no column {column!r}; available: {', '.join(map(str, record)) or 'none'}")
     if not isinstance(text, str):
         raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
     check_surrogates(text, where)
@@ -216,7 +216,7 @@ def load_parquet(file: Path) -> Any:
     try:
         return datasets.load_dataset("parquet", data_files=str(file), split="train", streaming=True)
     except Exception as error:  # the library lets through whatever its parsers raise
-        raise DataError(f"{file}: not parquet that can be read ({_first_line(error)})") from error
+        raise DataError(f"{file}: cannot be read as Parquet ({_first_line(error)})") from error
 
 
 def load_hub(name: str, split: str | None) -> Any:
@@ -231,8 +231,8 @@ def load_hub(name: str, split: str | None) -> Any:
         return datasets.load_dataset(name, configuration or None, split=split or "train")
     except Exception as error:  # the network, the hub, and the data set's own files fail in many ways
         raise DataError(
-            f"{name}: no file here, and as a hub data set it cannot be loaded ({_first_line(error)}); "
-            "without a network, HF_HUB_OFFLINE=1 uses an earlier download"
+            f"{name}: not a file, and it cannot be loaded from the Hugging Face hub ({_first_line(error)}); "
+            "offline, HF_HUB_OFFLINE=1 uses an earlier download"
         ) from error
 
 

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from suite.data.documents import Source, check_surrogates
-from suite.data.tables import Notes, Table, count, read_tables
+from suite.data.tables import Notes, Table, read_tables
 from suite.errors import DataError
+from suite.wording import count
 
 _LABEL_NAMES = (
     *("label", "labels", "class", "category", "topic", "topics", "intent", "sentiment", "categories", "classes"),
@@ -26,6 +27,7 @@ _PAIR_NAMES = (
     *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
     *(("text1", "text2"), ("text_a", "text_b")),
 )
+FREE_LENGTH, FREE_MARGIN = 50, 5  # see `check_classes`
 KNOWN = {*_LABEL_NAMES, *_TEXT_NAMES, *(name for both in _PAIR_NAMES for name in both)}
 
 
@@ -62,11 +64,13 @@ class LabelledData:
         records: in the order of the sources.
         notes: what was guessed or odd, a line each.
         columns: those read from the first source.
+        available: all columns of that source.
     """
 
     records: list[Labelled]
     notes: list[str]
     columns: Columns
+    available: tuple[str, ...] = ()
 
 
 def read_labelled(
@@ -116,7 +120,8 @@ def read_labelled(
         raise DataError(f"{where or 'no source is given'}: no rows")
     if names:
         records = _rename(records, names, notes)
-    return LabelledData(records=records, notes=notes.lines(), columns=next(iter(chosen.values())))
+    available, columns = next(iter(chosen.items()))
+    return LabelledData(records=records, notes=notes.lines(), columns=columns, available=available)
 
 
 # ---- columns
@@ -150,7 +155,7 @@ def _find(table: Table, column: str) -> str:
         return column
     if column.isdecimal() and 1 <= int(column) <= len(table.columns):
         return table.columns[int(column) - 1]
-    raise DataError(f"{table.name}: no column {column!r}; there are {_listed(table.columns)}")
+    raise DataError(f"{table.name}: no column {column!r}; available: {_listed(table.columns)}")
 
 
 def _known(free: Sequence[str], names: Sequence[str]) -> str:
@@ -215,13 +220,13 @@ def _read_rows(table: Table, columns: Columns, separator: str, notes: Notes) -> 
     if unlabelled:
         notes.add(table.name, f"{count(unlabelled, 'record')} with an empty list of labels")
     if bracketed:
-        hint = "square brackets around the label, which is no JSON list and so one label"
+        hint = "a label in square brackets that is not a JSON list, read as one label"
         notes.add(table.name, f"{count(bracketed, 'record')} with {hint}")
 
 
 def _text(row: Mapping[str, Any], column: str, where: str) -> str:
     if column not in row:
-        raise DataError(f"{where}: no column {column!r}; there are {_listed(list(row))}")
+        raise DataError(f"{where}: no column {column!r}; available: {_listed(list(row))}")
     text = "" if row[column] is None else row[column]
     if not isinstance(text, str):
         raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
@@ -267,7 +272,7 @@ def label_text(value: Any, where: str, place: str = "", class_names: Sequence[st
         value = int(value)
     withheld = bool(class_names) and value == -1  # as hub data sets mark the labels of a test set
     if value is None or value != value or withheld or (isinstance(value, str) and not value.strip()):
-        raise DataError(f"{where}: no label{place}; add it, or take the record out")
+        raise DataError(f"{where}: no label{place}; add one, or remove the record")
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Integral):
@@ -290,20 +295,46 @@ def _rename(records: list[Labelled], names: Sequence[str], notes: Notes) -> list
         codes = {str(number): name for number, name in enumerate(names, first)}
         if not {"0", str(len(names))} & seen and seen <= {*codes}:
             raise DataError(
-                f"neither 0 nor {len(names)} is a label, so it is not plain which is {names[0]}; "
+                f"no label is 0 or {len(names)}, so it is unclear whether {names[0]} is 0 or 1; "
                 f"name each label, such as 0={names[0]}"
             )
     kept = {*names, *codes.values()}
     for record in records:
         if unknown := [label for label in record.labels if label not in codes and label not in kept]:
             known = ", ".join([*codes] or names)
-            raise DataError(f"{record.where}: the label {unknown[0]!r} has no name; there are names for {known}")
+            raise DataError(f"{record.where}: the label {unknown[0]!r} has no name; names are given for {known}")
     if seen:
         notes.add("labels", ", ".join(f"{code} is {name}" for code, name in codes.items()))
     return [replace(record, labels=tuple(codes.get(label, label) for label in record.labels)) for record in records]
 
 
 # ---- splitting and checking
+
+
+def check_classes(records: Sequence[Labelled], name: str, hint: str) -> None:
+    """Refuse labels that are free text, as of a column that was taken for the labels' by mistake.
+
+    They are if more than half of them (and five more, so that a few rows never are) occur once, or if they are over
+    50 characters long on average and more than half as many as rows. 150 classes of two examples each, or ten answers
+    to a questionnaire that are a sentence each, are neither.
+
+    Args:
+        name: of the column, at the start of the message.
+        hint: what to do, at its end.
+
+    Raises:
+        DataError: they are.
+    """
+    counts = Counter(label for record in records for label in record.labels)
+    rows = counts.total()
+    single = sum(times == 1 for times in counts.values())
+    long = sum(len(label) * times for label, times in counts.items()) > FREE_LENGTH * rows
+    if single >= rows / 2 + FREE_MARGIN or (long and len(counts) > rows / 2):
+        example = textwrap.shorten(max(counts, key=lambda label: (counts[label] == 1, len(label))), 60)
+        raise DataError(
+            f"{name}: {len(counts):,} distinct labels in {len(records):,} rows, such as {example!r}, are free text and "
+            f"no classes; {hint}"
+        )
 
 
 def stratified_split(records: Sequence[Labelled], share: float, seed: int) -> tuple[list[Labelled], list[Labelled]]:
@@ -374,7 +405,7 @@ def check(train: Sequence[Labelled], valid: Sequence[Labelled]) -> list[str]:
     counts, valid_counts = (Counter(label for record in side for label in record.labels) for side in (train, valid))
     notes = [_class_counts(counts, len(train), len(valid))]
     if single := sorted(label for label, count in counts.items() if count == 1):
-        notes.append(f"one example only, in training: {_some(single)}")
+        notes.append(f"only one training example: {_some(single)}")
     if unseen := sorted({*valid_counts} - {*counts}):
         notes.append(f"in validation but not in training: {_some(unseen)}")
     if valid and (absent := sorted({*counts} - {*valid_counts})):
@@ -395,9 +426,9 @@ def _class_counts(counts: Counter[str], train: int, valid: int) -> str:
         else f"from {counts[least]:,} ({least}) to {counts[most]:,} ({most})"
     )
     times = counts[most] / counts[least]
-    uneven = f"; the largest class has {times:.0f} times the examples of the smallest" if times >= 10 else ""
+    uneven = f"; the largest class has {times:.0f} times as many examples as the smallest" if times >= 10 else ""
     sizes = f"{count(train, 'record')} for training{f', {valid:,} for validation' if valid else ''}"
-    return f"{sizes}, {len(order)} classes: {shown}{uneven}"
+    return f"{sizes}, {count(len(order), 'class', 'classes')}: {shown}{uneven}"
 
 
 def _duplicates(train: Sequence[Labelled], valid: Sequence[Labelled]) -> list[str]:
@@ -412,7 +443,7 @@ def _duplicates(train: Sequence[Labelled], valid: Sequence[Labelled]) -> list[st
             notes.append(f"{count(extra, 'duplicate text')} within {name}, such as {_places(again[0])}")
     if across := [[sides[0][key][0], *group] for key, group in sides[1].items() if key in sides[0]]:
         copies = sum(map(len, across)) - len(across)
-        notes.append(f"{count(copies, 'text')} of validation also in training, such as {_places(across[0])}")
+        notes.append(f"{count(copies, 'validation text')} also in training, such as {_places(across[0])}")
     together = [sides[0].get(key, []) + sides[1].get(key, []) for key in dict.fromkeys([*sides[0], *sides[1]])]
     if clash := [group for group in together if len({frozenset(record.labels) for record in group}) > 1]:
         first = clash[0]
@@ -429,7 +460,7 @@ def _require_classes(records: Sequence[Labelled]) -> None:
         raise DataError("no records to train on")
     if len(kinds) == 1:
         only = " and ".join(kinds.pop()) or "none"
-        raise DataError(f"one class only: the label of each record is {only}; a classifier needs two or more")
+        raise DataError(f"only one class: every record has the label {only}; a classifier needs two or more")
 
 
 def _texts(record: Labelled) -> list[str]:

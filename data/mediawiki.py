@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from suite.data.articles import Article, told
 from suite.data.packed import open_packed
 from suite.data.paragraphs import tidy
-from suite.data.tables import Notes, count
+from suite.data.tables import Notes
 from suite.errors import DataError
+from suite.wording import count
 
 if TYPE_CHECKING:
     from mwparserfromhell.wikicode import Wikicode
@@ -107,7 +108,7 @@ def read_dump(source: Path | bytes, name: str, notes: Notes) -> Iterator[Article
             left["non-article page"] += 1
         elif target := page.redirect or redirect_target(page.markup):
             left["redirect"] += 1
-            leads = f"{page.title!r} only leads to {target!r}"
+            leads = f"{page.title!r} is a redirect to {target!r}"
         elif _DISAMBIGUATION.search(page.markup):
             left["disambiguation page"] += 1
         else:
@@ -120,11 +121,11 @@ def read_dump(source: Path | bytes, name: str, notes: Notes) -> Iterator[Article
                 left["empty page"] += 1
     if not given:
         why = damage[0] if damage else leads if read == 1 and leads else told(left)
-        raise DataError(f"{name}: no article in it{f' ({why})' if why else ''}")
+        raise DataError(f"{name}: no articles found{f' ({why})' if why else ''}")
     if left:
         notes.add(name, told(left))
     if damage:
-        notes.add(name, f"read {count(read, 'page')}, the last {last!r}, and no further: {damage[0]}")
+        notes.add(name, f"read only {count(read, 'page')}, up to {last!r}: {damage[0]}")
 
 
 # ---- dumps
@@ -146,7 +147,7 @@ def _pages(source: Path | bytes, damage: list[str]) -> Iterator[_Page]:
     try:
         with open_packed(source) as stream:
             if b"<mediawiki" not in stream.peek(4096):
-                damage.append("not a dump of MediaWiki: XML of other kinds is not read")
+                damage.append("not a MediaWiki dump; other kinds of XML are not supported")
                 return
             # `read` would lose what it has when it meets the cut
             dump = mwxml.Dump.from_file(SimpleNamespace(read=stream.read1))

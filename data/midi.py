@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from suite.data.performance import Note, Pedal, Performance, damped, one_pedal
 from suite.errors import DataError
 from suite.files import write_atomic
+from suite.wording import count
 
 if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI
@@ -71,13 +72,13 @@ class Reading:
     def notes(self) -> Iterator[str]:
         """One line for each thing that was lost or changed."""
         if self.drums:
-            yield f"{self.drums:,} drum notes left out"
+            yield f"{count(self.drums, 'drum note')} left out"
         if self.unended:
-            yield f"{self.unended:,} notes had no end and last to the end of their track"
+            yield f"{count(self.unended, 'note')} without an end, held to the end of the track"
         if self.orphans:
-            yield f"{self.orphans:,} note ends without a note left out"
+            yield f"{count(self.orphans, 'note end')} without a note left out"
         if self.stuck:
-            yield f"{self.stuck:,} times the pedal is down for more than {STUCK:.0f} seconds, and left out there"
+            yield f"{count(self.stuck, 'pedal press', 'pedal presses')} of more than {STUCK:.0f} seconds left out"
         if self.instruments:
             yield f"instruments {', '.join(map(str, self.instruments))} are read as a piano"
 
@@ -120,7 +121,7 @@ def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: st
     kept = one_pedal(*pedals.values()) if pedal == "keep" else ()
     last = max([end.max(), *(change.time for change in kept)])
     if last > LONGEST:
-        raise DataError(f"{name} claims to last {last / 3600:,.0f} hours; it is damaged, or no performance")
+        raise DataError(f"{name} claims to last {last / 3600:,.0f} hours; it is damaged or not a performance")
     bounds = np.cumsum([len(track.start) for track in played])[:-1]
     pieces = zip(*(np.split(column, bounds) for column in (pitch, velocity, start, end)), strict=True)
     return Reading(
@@ -149,7 +150,7 @@ def split(source: Path | str | bytes, name: str) -> tuple[int, list[bytes]]:
         except OSError as error:
             raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
     if len(data) > LARGEST:
-        raise DataError(f"{name} is larger than {LARGEST // 2**20} MiB, which no performance needs")
+        raise DataError(f"{name} is larger than {LARGEST // 2**20} MiB, too large for a performance")
     start = data.find(b"MThd") if data[:4] == b"RIFF" else 0  # a wrapper of early Windows
     if data[start : start + 4] != b"MThd":
         raise DataError(f"{name} is not a MIDI file (it does not begin with MThd)")
@@ -207,10 +208,10 @@ def clock(division: int, tempos: Sequence[tuple[int, int]], name: str) -> Clock:
         frames, ticks = -(division >> 8), division & 0xFF
         rate = ticks * (30000 / 1001 if frames == 29 else frames)
         if rate == 0:
-            raise DataError(f"{name} is a damaged MIDI file: it counts no ticks a frame")
+            raise DataError(f"{name} is a damaged MIDI file: it has no ticks per frame")
         return lambda ticks: ticks / rate
     if division == 0:
-        raise DataError(f"{name} is a damaged MIDI file: it counts no ticks a beat")
+        raise DataError(f"{name} is a damaged MIDI file: it has no ticks per beat")
     changes = {0: 500_000} | dict(sorted(tempos, key=lambda change: change[0]))
     at, tempo = np.array(list(changes)), np.array(list(changes.values()), dtype=np.float64)
     beat = division * 1e6
@@ -363,7 +364,7 @@ def write_midi(performance: Performance, path: Path | str) -> None:
         DataError: it is longer than `read_midi` reads, or cannot be written.
     """
     if performance.duration > LONGEST:
-        raise DataError(f"{path} would last {performance.duration / 3600:,.0f} hours; MIDI files end at 24")
+        raise DataError(f"{path} would last {performance.duration / 3600:,.0f} hours; a MIDI file can last 24 at most")
     start, end = np.rint(performance.start * RATE), np.rint(performance.end * RATE)
     end = np.maximum(end, start + 1)
     rounded = replace(performance, start=start / RATE, end=end / RATE)

@@ -29,7 +29,7 @@ _SUFFIXES: dict[str, Kind] = {
 _RECORDS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 # how files begin that are no text, and what makes text of them
 _FOREIGN = {
-    b"%PDF": "a PDF; `pdftotext` makes text of it",
+    b"%PDF": "a PDF; convert it to text, for example with `pdftotext`",
     b"PK\x03\x04": "a zip file or an office document; unpack it, or save it as text or HTML",
     b"\xd0\xcf\x11\xe0": "an office document; save it as text or HTML",
     b"{\\rtf": "rich text; save it as text or HTML",
@@ -73,7 +73,7 @@ def read_pages(
         check_surrogates(source, name)
     elif isinstance(source, Path):
         if not source.exists() or source.is_dir():
-            raise DataError(f"{name}: no file there")
+            raise DataError(f"{name}: no such file")
         if not source.is_file():
             source = source.read_bytes()  # a pipe, which can be read but once
     kind = kind or _kind_of_name(name)
@@ -88,7 +88,7 @@ def read_pages(
     left: Counter[str] = Counter()
     if kind == "mediawiki":
         if target := redirect_target(text):
-            raise DataError(f"{name}: this page only leads to {target!r}; give that one")
+            raise DataError(f"{name}: this page is a redirect to {target!r}; use that page")
         article = read_wikitext(text, left, where=name)
     elif kind == "html":
         article = read_html(text, left, where=name)
@@ -98,7 +98,7 @@ def read_pages(
         article = _read_plain(text, name)
     lost = told(left)
     if not (article.lead or article.body):
-        raise DataError(f"{name}: no text in it{f'; {lost}' if lost else ''}")
+        raise DataError(f"{name}: no text found{f'; {lost}' if lost else ''}")
     if lost:
         notes.add(name, lost)
     yield article
@@ -107,7 +107,7 @@ def read_pages(
 def _kind_of_name(name: str) -> Kind | None:
     suffix = unpacked_suffix(name)
     if suffix in _RECORDS:
-        raise DataError(f"{name}: holds records rather than a page")
+        raise DataError(f"{name}: contains records, not a page")
     return "dump" if suffix.startswith(".xml") else _SUFFIXES.get(suffix)  # parts of a dump are named .xml-p1p41242
 
 
@@ -121,7 +121,7 @@ def _read(source: Path | bytes, name: str) -> str:
         if content.startswith(start):
             raise DataError(f"{name}: {what}")
     if (place := content.find(b"\0")) >= 0:
-        raise DataError(f"{name}: no text, or not in UTF-8: byte 0x00 at offset {place}; convert it")
+        raise DataError(f"{name}: not text, or not UTF-8: byte 0x00 at offset {place}; convert it")
     return decode(content, Path(name)).removeprefix("\ufeff")
 
 

@@ -164,7 +164,7 @@ def _read(corpus: Corpus, columns: Sequence[str], split: str | None) -> Iterator
     elif may_be_hub_name(name) and "/" in name:
         yield from _records(enumerate(load_hub(name, split), 1), corpus, columns, f"{name}, record")
     else:
-        raise DataError(f"{name}: no file there; name a file, two with a comma between, or a hub data set owner/name")
+        raise DataError(f"{name}: no such file; give a file, two separated by a comma, or a hub data set owner/name")
 
 
 def _file(file: Path, corpus: Corpus, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
@@ -195,7 +195,7 @@ def _table(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]
             continue
         if len(fields) < max(numbers):
             what = "no tab" if len(fields) == 1 else f"{len(fields)} columns"
-            raise DataError(f"{file}, line {place}: {what}, and column {max(numbers)} is needed: {_excerpt(line)}")
+            raise DataError(f"{file}, line {place}: {what}, but column {max(numbers)} is needed: {_excerpt(line)}")
         source, target = (fields[number - 1] for number in numbers)
         if "\r" in source.strip() or "\r" in target.strip():
             raise DataError(f"{file}, line {place}: a carriage return inside a sentence; lines must end with \\n")
@@ -204,16 +204,14 @@ def _table(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]
 
 def _number(column: str) -> int:
     if not column.isdecimal() or int(column) < 1:
-        raise DataError(f"columns of a table are numbers from 1, and not {column!r}")
+        raise DataError(f"columns of a table are numbers from 1, not {column!r}")
     return int(column)
 
 
 def _parallel(first: Path, second: Path) -> Iterator[tuple[str, str, int]]:
     sources, targets = _lines(first), _lines(second)
     if len(sources) != len(targets):
-        raise DataError(
-            f"{first} has {len(sources):,} lines and {second} has {len(targets):,}; line n must be the same sentence"
-        )
+        raise DataError(f"{first} has {len(sources):,} lines and {second} has {len(targets):,}; they must be parallel")
     for place, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
         yield source, target, place
 
@@ -224,7 +222,7 @@ def _records(
     names = list(columns) or [corpus.source, corpus.target]
     for place, record in records:
         if not isinstance(record, Mapping):
-            raise DataError(f"{where} {place}: a record with fields is needed, not {type(record).__name__}")
+            raise DataError(f"{where} {place}: expected a record with fields, not {type(record).__name__}")
         inner = record.get("translation")
         fields = inner if not columns and isinstance(inner, Mapping) else record
         source, target = (_text(fields, name, f"{where} {place}") for name in names)
@@ -233,7 +231,7 @@ def _records(
 
 def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
     if name not in fields:
-        raise DataError(f"{where}: no field {name!r}; there are {', '.join(map(str, fields)) or 'none'}")
+        raise DataError(f"{where}: no field {name!r}; available: {', '.join(map(str, fields)) or 'none'}")
     text = fields[name]
     if not isinstance(text, str):
         raise DataError(f"{where}: field {name!r} holds {type(text).__name__}, not text")

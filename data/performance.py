@@ -150,7 +150,7 @@ class Performance:
         wrong = (self.pitch < 0) | (self.pitch >= PITCHES) | (self.velocity < 1) | (self.velocity > 127)
         wrong |= ~(np.isfinite(self.start) & np.isfinite(self.end)) | (self.start < 0) | (self.end < self.start)
         if wrong.any():
-            raise DataError(f"no note can be {self.notes[int(np.argmax(wrong))]}")
+            raise DataError(f"not a valid note: {self.notes[int(np.argmax(wrong))]}")
         for change in self.pedal:
             if not 0 <= change.time < float("inf"):
                 raise DataError(f"the pedal cannot change at {change.time} seconds")
@@ -227,7 +227,9 @@ class Performance:
         """
         first = self.start.min(initial=np.inf)
         if first + seconds < 0:
-            raise DataError(f"the first note starts at {first:g} seconds, it cannot start {-seconds:g} seconds earlier")
+            raise DataError(
+                f"the first note starts at {first:g} seconds, so it cannot start {-seconds:g} seconds earlier"
+            )
         pedal = tuple(Pedal(max(0.0, time + seconds), down) for time, down in self.pedal)
         return Performance(self.pitch, self.velocity, self.start + seconds, self.end + seconds, pedal)
 

@@ -97,7 +97,7 @@ def draw_file(performance: Performance, path: Path | str, title: str = "") -> No
     path = Path(path)
     kind = path.suffix.lower()[1:]
     if f".{kind}" not in FORMATS:
-        raise ConfigError(f"{path}: a picture's name ends in {' or '.join(FORMATS)}")
+        raise ConfigError(f"{path}: the name of a picture must end in {' or '.join(FORMATS)}")
     figure = Figure()
     axes = _fill(figure, performance)
     if title:

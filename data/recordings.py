@@ -29,6 +29,7 @@ from suite.data.midi import LARGEST, PedalMode, read_midi
 from suite.data.performance import ONE_STROKE, Pedal, Performance
 from suite.errors import DataError
 from suite.files import new_folder
+from suite.wording import count
 
 SUFFIXES = (".mid", ".midi", ".kar")
 # ASAP keeps performances of one piece in another folder where they leave out repeats
@@ -108,7 +109,9 @@ def read_recordings(
             _write(folder, files, _parse(files, pedal))
     collection = _read(kept)
     if not collection.recordings:
-        raise DataError(f"none of {len(files):,} MIDI files can be read; the first: {collection.lost[0]}")
+        raise DataError(
+            f"{count(len(files), 'MIDI file')} given, but none can be read; the first: {collection.lost[0]}"
+        )
     return collection
 
 
@@ -158,7 +161,7 @@ def _find(source: str, piece: str) -> list[_File]:
     elif may_be_hub_name(source) and path.suffix.lower() not in SUFFIXES:
         return list(_find_hub(source))
     else:
-        raise DataError(f"{source}: no file or folder there")
+        raise DataError(f"{source}: no such file or folder")
     if not names:
         raise DataError(f"{source}: no MIDI files ({' '.join(SUFFIXES)}) in it")
     known = _maestro(tables)
@@ -239,7 +242,7 @@ def _parse_one(job: tuple[_File, PedalMode]) -> _Parsed:
         if file.member:
             with zipfile.ZipFile(file.path) as archive:
                 if archive.getinfo(file.member).file_size > LARGEST:
-                    raise DataError(f"{file.name} is larger than {LARGEST // 2**20} MiB, which no performance needs")
+                    raise DataError(f"{file.name} is larger than {LARGEST // 2**20} MiB, too large for a performance")
                 source = archive.read(file.member)
         reading = read_midi(source, pedal=pedal, name=file.name)
     except (DataError, OSError, zipfile.BadZipFile) as error:
@@ -247,7 +250,7 @@ def _parse_one(job: tuple[_File, PedalMode]) -> _Parsed:
     performance = reading.performance.without_unisons()
     lost = list(reading.notes)
     if fewer := len(reading.performance) - len(performance):
-        lost.append(f"{fewer:,} notes that doubled another on the same key left out")
+        lost.append(f"{count(fewer, 'note')} that doubled another on the same key left out")
     melody = np.zeros(len(performance), dtype=bool)
     for title, track in reading.tracks:
         if "melody" in title.lower() and len(reading.tracks) > 1:

@@ -86,11 +86,11 @@ def render(performance: Performance, soundfont: Path | None = None, rate: int = 
     """
     found = soundfont or _find_soundfont()
     if found and not found.is_file():
-        raise DataError(f"there is no soundfont {found}{'' if soundfont else ', which $SOUNDFONT names'}")
+        raise DataError(f"no soundfont {found}{'' if soundfont else ' (from $SOUNDFONT)'}")
     if found and shutil.which("fluidsynth"):
         return fluidsynth(performance, found, rate), f"FluidSynth with {found.name}"
     if soundfont:
-        raise DataError(f"{soundfont} needs FluidSynth: install the program fluidsynth, or name no soundfont")
+        raise DataError(f"{soundfont} needs FluidSynth: install the program fluidsynth, or leave out the soundfont")
     return synthesize(performance, rate), "the built-in synthesiser"
 
 
@@ -175,7 +175,7 @@ def synthesize(performance: Performance, rate: int = RATE) -> Samples:
 def _check_length(performance: Performance) -> None:
     if performance.duration > LONGEST:
         hours = performance.duration / 3600
-        raise DataError(f"{hours:.1f} hours are too long for a recording; cut it to {LONGEST / 3600:.0f} at most")
+        raise DataError(f"{hours:.1f} hours is too long for a recording; cut it to {LONGEST / 3600:.0f} at most")
 
 
 def _strike(pitch: int, length: int, rate: int) -> Samples:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from suite.data.documents import Source, json_fault, json_lines, load_hub, load_parquet, may_be_hub_name, read_text
 from suite.data.packed import unpacked_suffix
 from suite.errors import DataError
+from suite.wording import count
 
 _TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet")
 _TEXTS = (".txt", ".md", "")  # in folders of classes
@@ -93,23 +94,13 @@ def read_tables(
                 yield _read_file(match, notes, header, known)
         elif key and Path(file).is_file():
             if unpacked_suffix(file) != ".json":
-                raise DataError(f"{source}: only a .json file holds several lists to name one of")
+                raise DataError(f"{source}: only a .json file can hold several lists to choose from")
             yield _of_records(source, _read_json(Path(file), key))
         elif may_be_hub_name(hub) and unpacked_suffix(hub) not in _TABLES:
             name, configuration, split = [*source.split(":", 2), "", ""][:3]
             yield _of_data_set(source, load_hub(f"{name}:{configuration}", split or None))
         else:
-            raise DataError(f"{source}: no file or folder there, and no pattern with {' '.join(_TABLES)} files")
-
-
-def count(number: int, noun: str) -> str:
-    """Say how many.
-
-    Example:
-        >>> count(1, "row"), count(1200, "row")
-        ('1 row', '1,200 rows')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+            raise DataError(f"{source}: no such file or folder, and no pattern of {' '.join(_TABLES)} files")
 
 
 # ---- files and folders
@@ -127,7 +118,7 @@ def _read_file(file: Path, notes: Notes, header: bool | None, known: Collection[
             return _of_records(str(file), _read_json(file))
         case ".parquet":
             return _of_data_set(str(file), load_parquet(file))
-    raise DataError(f"{file}: a table is one of {' '.join(_TABLES)}; texts lie in a folder for each class")
+    raise DataError(f"{file}: not a table ({' '.join(_TABLES)}); texts must be in one folder for each class")
 
 
 def _read_folder(folder: Path, notes: Notes, header: bool | None, known: Collection[str]) -> Iterator[Table]:
@@ -135,7 +126,7 @@ def _read_folder(folder: Path, notes: Notes, header: bool | None, known: Collect
     tables = [path for path in inside if path.is_file() and unpacked_suffix(path) in _TABLES]
     classes = [path for path in inside if path.is_dir()]
     if tables and classes:
-        raise DataError(f"{folder}: both tables and folders in it; name the tables, such as {tables[0]}")
+        raise DataError(f"{folder}: contains both tables and folders; name the tables, such as {tables[0]}")
     if not tables and not classes:
         raise DataError(f"{folder}: no {' '.join(_TABLES)} files in it, and no folder for each class")
     left = [path for path in inside if path.is_file() and path not in tables]
@@ -162,7 +153,7 @@ def _read_csv(file: Path, notes: Notes) -> Lines:
         content = content.replace("\r", "\n")  # as old Macs ended lines
     delimiter, rows = csv_rows(io.StringIO(content, newline="\n"), str(file))
     if delimiter != ",":
-        notes.add(str(file), f"fields are parted by {delimiter!r}")
+        notes.add(str(file), f"fields are separated by {delimiter!r}")
     return list(rows)
 
 
@@ -174,7 +165,7 @@ def _read_tsv(file: Path, notes: Notes) -> Lines:
         undone += quotes
         rows.append((number, row if row != [""] else []))
     if undone:
-        notes.add(str(file), f"undid the quotes around {count(undone, 'field')}, as CSV writes them")
+        notes.add(str(file), f"removed CSV quotes around {count(undone, 'field')}")
     return rows
 
 
@@ -227,7 +218,7 @@ def _csv_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> It
             yield start, [cell.replace(_LONE, "\r") for cell in row]
             start = before + reader.line_num
     except csv.Error as error:
-        hint = "quotes open and close a field, and stand twice within it"
+        hint = "a field starts and ends with a quote, and quotes inside it are doubled"
         raise DataError(f"{name}:{start}: not CSV ({error}); {hint}") from None
     finally:
         csv.field_size_limit(limit)
@@ -277,23 +268,23 @@ def _of_lines(file: Path, lines: Lines, notes: Notes, header: bool | None, known
     if not filled:
         raise DataError(f"{file}: no rows")
     if blank := len(lines) - len(filled):
-        notes.add(str(file), f"passed over {count(blank, 'blank line')}")
+        notes.add(str(file), f"skipped {count(blank, 'blank line')}")
     first = filled[0][1]
     for number, row in filled:
         if len(row) != len(first):
             there = f"{count(len(row), 'field')} where the first line has {len(first)}"
-            raise DataError(f"{file}:{number}: {there}; quote or take out what parts fields within a text")
+            raise DataError(f"{file}:{number}: {there}; quote or remove separators inside a text")
     if header is None:
         header = has_header([row for _, row in filled], known)
         if not header:
-            hint = "--set data.header=true, or --header of `suite eval`, says otherwise"
-            notes.add(str(file), f"the first line is read as data, not as names of columns ({hint})")
+            hint = "to change that: --set data.header=true, or --header for `suite eval`"
+            notes.add(str(file), f"the first line is read as data, not as column names ({hint})")
     columns = [cell.strip() for cell in first] if header else [str(place) for place, _ in enumerate(first, 1)]
     if twice := [column for column, times in Counter(columns).items() if times > 1]:
-        raise DataError(f"{file}: two columns of the name {twice[0]!r}")
+        raise DataError(f"{file}: two columns are called {twice[0]!r}")
     body = [(number, row) for number, row in filled if row != first] if header else filled
     if again := len(filled) - len(body) - header:
-        notes.add(str(file), f"left out the names of columns where they come again: {count(again, 'line')}")
+        notes.add(str(file), f"left out {count(again, 'repeated header line')}")
     rows = [(f"{file}:{number}", dict(zip(columns, row, strict=True))) for number, row in body]
     return Table(str(file), columns, rows, has_names=header)
 
@@ -313,9 +304,9 @@ def _read_json(file: Path, key: str = "") -> Iterable[tuple[int, Any]]:
         raise DataError(f"{file}: not JSON ({json_fault(error)})") from None
     keys = [name for name, rows in value.items() if _is_rows(rows)] if isinstance(value, dict) else []
     if key and key not in keys:
-        raise DataError(f"{file}: no list {key!r} of records in it; there are {', '.join(keys) or 'none'}")
+        raise DataError(f"{file}: no list of records {key!r}; available: {', '.join(keys) or 'none'}")
     if keys and not key:
-        raise DataError(f"{file}: lists {', '.join(keys)} in it; name one, such as {file}:{keys[0]}")
+        raise DataError(f"{file}: contains the lists {', '.join(keys)}; name one, such as {file}:{keys[0]}")
     rows = value[key] if key else value
     return enumerate(rows if isinstance(rows, list) else [rows], 1)
 
@@ -332,7 +323,7 @@ def _of_records(name: str, records: Iterable[tuple[int, Any]]) -> Table:
             has_names = False
             record = {str(place): cell for place, cell in enumerate(record, 1)}
         if not isinstance(record, dict):
-            raise DataError(f"{name}:{number}: a JSON object or list is needed, not {type(record).__name__}")
+            raise DataError(f"{name}:{number}: expected a JSON object or list, not {type(record).__name__}")
         rows.append((f"{name}:{number}", record))
     if not rows:
         raise DataError(f"{name}: no rows")

@@ -144,7 +144,7 @@ def _open(folder: Path) -> TokenDocuments:
         tokens = np.memmap(folder / "tokens.bin", dtype=meta["dtype"], mode="r", shape=(meta["tokens"],))
         offsets, widths = (np.load(folder / name, allow_pickle=False) for name in ("offsets.npy", "widths.npy"))
     except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{folder}: a damaged cache entry ({error}); remove it, it will be made again") from None
+        raise DataError(f"{folder}: a damaged cache entry ({error}); remove it and it will be rebuilt") from None
     return TokenDocuments(memory=tokens, offsets=offsets, widths=widths)
 
 

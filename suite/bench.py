@@ -353,7 +353,7 @@ def attention(
                 if known is not None:
                     expected = length**2 / known.length / known.tokens_per_second
                     if expected > limit:
-                        say(f"{work}, {layers}, {length:,} tokens: left out, for it might take {expected:,.0f} s")
+                        say(f"{work}, {layers}, {length:,} tokens: skipped, it might take {expected:,.0f} s")
                         continue
                 # in a process of its own, since memory that was once taken hides what is taken later
                 with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
@@ -361,7 +361,7 @@ def attention(
                         known = pool.submit(cost, layers, work, length, threads).result()
                     except BrokenProcessPool as error:
                         raise SuiteError(
-                            f"{work}, {layers}, {length:,} tokens: the process died, perhaps for want of memory; "
+                            f"{work}, {layers}, {length:,} tokens: the process died, perhaps out of memory; "
                             "leave out the longest texts"
                         ) from error
                 costs.append(known)

@@ -126,7 +126,7 @@ def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], pa
         if found[name].shape != tensor.shape:
             raise CheckpointError(
                 f"{path}: tensor {name!r} has shape {tuple(found[name].shape)}, "
-                f"and the configuration says {tuple(tensor.shape)}"
+                f"but the configuration says {tuple(tensor.shape)}"
             )
     for name in found:
         if name not in expected:
@@ -301,7 +301,7 @@ def read_config(directory: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
     if not isinstance(settings, dict):
-        raise CheckpointError(f"{path} holds no JSON object")
+        raise CheckpointError(f"{path} does not contain a JSON object")
     return settings
 
 
@@ -326,7 +326,7 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
     version = settings.get("version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise CheckpointError(
-            f"{path} is of format version {version}, and this suite reads up to {FORMAT_VERSION}; update suite"
+            f"{path} has format version {version}, but this suite reads only up to {FORMAT_VERSION}; update suite"
         )
     try:
         config = ModelConfig.from_dict(settings["model"])
@@ -347,11 +347,11 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
     tokenizer = Tokenizer.load(directory) if (directory / "tokenizer.json").exists() else None
     if added is not None:
         if base is None:
-            raise CheckpointError(f"{directory} is an addition to {added.name!r}; read it with suite.load")
+            raise CheckpointError(f"{directory} holds only changes to {added.name!r}; read it with suite.load")
         if fingerprint(base.config, base.state_dict) != added.fingerprint:
             raise CheckpointError(
-                f"{directory} was trained on another version of its base model {added.name!r} than {base.directory}; "
-                "train it again, or name the old base"
+                f"{directory} was trained on a different version of its base model {added.name!r} than "
+                f"{base.directory}; train it again, or name the old base"
             )
         state_dict = merge(base.state_dict, state_dict, added.alpha / max(1, added.rank))
         tokenizer = tokenizer or base.tokenizer

@@ -121,13 +121,13 @@ def read_model_config(directory: Path) -> ModelConfig:
     if settings["activation_function"] not in _ACTIVATIONS:
         raise CheckpointError(
             f"{path}: activation_function is {settings['activation_function']!r}; "
-            f"what can be loaded is {', '.join(_ACTIVATIONS)}"
+            f"supported are {', '.join(_ACTIVATIONS)}"
         )
     if "quantization_config" in settings:
         raise CheckpointError(f"{path}: the weights are quantized; load the model they were made from")
     for name in ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"):
         if type(settings[name]) is not int and settings[name] != _DEFAULTS[name]:
-            raise CheckpointError(f"{path}: {name} is {settings[name]!r}, and must be a whole number")
+            raise CheckpointError(f"{path}: {name} is {settings[name]!r}, but must be a whole number")
     try:
         dropout, attention_dropout = float(settings["resid_pdrop"]), float(settings["attn_pdrop"])
         return ModelConfig(
@@ -162,7 +162,7 @@ def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{index} is not an index of safetensors files: {error!r}") from error
     if outside := [name for name in shards if Path(name).name != name]:
-        raise CheckpointError(f"{index} names {outside[0]!r}, which is not a file beside it")
+        raise CheckpointError(f"{index} names {outside[0]!r}, which is not a file in the same folder")
     return {name: tensor for shard in shards for name, tensor in read_tensors(directory / shard).items()}, index
 
 
@@ -174,7 +174,7 @@ def _plain_names(tensors: Mapping[str, Tensor], config: ModelConfig, source: Pat
         if not torch.equal(plain.setdefault("wte.weight", head), head):
             raise CheckpointError(
                 f"{source}: lm_head.weight differs from wte.weight, though the configuration ties them; "
-                'say "tie_word_embeddings": false in config.json if it should'
+                'say "tie_word_embeddings": false in config.json if that is intended'
             )
     return plain
 
@@ -229,8 +229,8 @@ def check_expressible(config: ModelConfig) -> None:
     for name, fit in fits.items():
         if not fit:
             raise ConfigError(
-                f"model.{name} is {getattr(config, name)!r}, which GPT-2's format cannot say; it has learned "
-                "positions, LayerNorm, plain activations, biases and full attention"
+                f"model.{name} is {getattr(config, name)!r}, which cannot be represented in GPT-2's format; it has "
+                "learned positions, LayerNorm, plain activations, biases and full attention"
             )
 
 

@@ -65,6 +65,11 @@ class Model:
         """The model's shape."""
         return self.transformer.config
 
+    @property
+    def parameters(self) -> int:
+        """How many the transformer has, tied weights counted once; however it was prepared, and without the head."""
+        return sum(parameter.numel() for parameter in skeleton(self.config).parameters())
+
 
 def load(
     name: str | Path,
@@ -140,9 +145,9 @@ def convert(
     """
     source, directory = resolve(name, revision=revision), Path(directory)
     if directory.resolve() == source.resolve():
-        raise ConfigError(f"{directory} is the model's own directory; name another one to write to")
+        raise ConfigError(f"{directory} is the model's own directory; choose another one to write to")
     if _local(str(directory)) is not None:
-        raise ConfigError(f"{directory} holds a model already; name a new directory, or remove it")
+        raise ConfigError(f"{directory} already contains a model; choose a new directory, or remove it")
     model = load(source)
     if to == "transformers":
         if storage == "int8":
@@ -179,7 +184,7 @@ def read(directory: Path) -> Checkpoint:
         checkpoint = load_checkpoint(directory)
     if checkpoint.tokenizer is not None and checkpoint.tokenizer.vocab_size > checkpoint.config.vocab_size:
         raise CheckpointError(
-            f"{directory}: the tokenizer has {checkpoint.tokenizer.vocab_size} ids, and the model "
+            f"{directory}: the tokenizer has {checkpoint.tokenizer.vocab_size} ids, but the model has "
             f"{checkpoint.config.vocab_size}; they do not belong together"
         )
     return checkpoint
@@ -253,13 +258,13 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     directory = _local(name) or embedded().get(name)
     if directory is not None:
         if revision is not None:
-            raise ConfigError(f"a revision belongs to a Hugging Face id, and {name!r} is the directory {directory}")
+            raise ConfigError(f"a revision belongs to a Hugging Face id, but {name!r} is the directory {directory}")
         return directory
     if name in PUBLISHED:
         return _fetch(PUBLISHED[name], revision)
     path = Path(name)
     if path.is_file():
-        raise CheckpointError(f"{name} is a file; name the directory that it lies in")
+        raise CheckpointError(f"{name} is a file; give the directory it is in")
     if path.exists():
         raise CheckpointError(f"{name} is not a checkpoint: it has no config.json")
     if "/" not in name:
@@ -301,10 +306,10 @@ def _why_not_fetched(identifier: str, revision: str | None, error: Exception) ->
     if isinstance(error, errors.RepositoryNotFoundError):
         return f"the Hugging Face hub has no {identifier}; if it is private, log in with `hf auth login`"
     if isinstance(error, errors.RevisionNotFoundError):
-        return f"{identifier} has no revision {revision!r}; its branches and tags stand on its page"
+        return f"{identifier} has no revision {revision!r}; see its branches and tags on its page"
     if isinstance(error, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:
-        return f"{pinned} is not in the cache, and HF_HUB_OFFLINE forbids fetching it; unset it, or name a directory"
+        return f"{pinned} is not in the cache, and HF_HUB_OFFLINE forbids downloading it; unset it, or name a directory"
     if isinstance(error, errors.LocalEntryNotFoundError):
         return f"{pinned} is not in the cache, and the Hugging Face hub cannot be reached; connect, or name a directory"
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return f"{pinned} could not be fetched from the Hugging Face hub: {reason}"
+    return f"{pinned} could not be downloaded from the Hugging Face hub: {reason}"

@@ -15,29 +15,43 @@ if TYPE_CHECKING:
     from suite.bench import Speed
 
 COUNT = click.IntRange(min=1)
-threads_option = click.option("--threads", type=COUNT, default=2, metavar="N", help="Of the products.  [default: 2]")
-baseline_option = click.option("--baseline/--no-baseline", default=True, help="Run transformers too.  [default: yes]")
+threads_option = click.option("--threads", type=COUNT, default=2, metavar="N", help="CPU threads to use.  [default: 2]")
+baseline_option = click.option(
+    "--baseline/--no-baseline", default=True, help="Also measure transformers.  [default: yes]"
+)
 
 
 @click.group(cls=Group)
 def bench() -> None:
-    """Measure speed, beside transformers in the same run, and memory."""
+    """Measure speed and memory, and compare them with transformers."""
 
 
 @bench.command()
-@click.option("--size", type=click.Choice(["124M", "355M", "774M", "1558M"]), default="124M", show_default=True)
-@click.option("--prompt", type=COUNT, default=64, metavar="N", help="Tokens of the prompt.  [default: 64]")
-@click.option("--new", type=COUNT, default=128, metavar="N", help="Tokens to decode.  [default: 128]")
-@click.option("--batch", "batches", type=COUNT, multiple=True, metavar="N", help="Rows at a time.  [default: 1 and 8]")
+@click.option(
+    "--size",
+    type=click.Choice(["124M", "355M", "774M", "1558M"]),
+    default="124M",
+    help="Number of parameters of the GPT-2 model.  [default: 124M]",
+)
+@click.option("--prompt", type=COUNT, default=64, metavar="N", help="Length of the prompt in tokens.  [default: 64]")
+@click.option("--new", type=COUNT, default=128, metavar="N", help="Number of tokens to decode.  [default: 128]")
+@click.option(
+    "--batch",
+    "batches",
+    type=COUNT,
+    multiple=True,
+    metavar="N",
+    help="Prompts decoded at once; may be given several times.  [default: 1 and 8]",
+)
 @click.option(
     "--weights",
     type=click.Choice(["float32", "float16", "int8"]),
     multiple=True,
     default=("float32", "float16", "int8"),
-    help="Their types.  [default: all three]",
+    help="Type of the weights; may be given several times.  [default: all three]",
 )
-@click.option("--compile", is_flag=True, help="Also the compiled step, after a minute of compiling.")
-@click.option("--repeats", type=COUNT, default=3, metavar="N", help="Turns; the best counts.  [default: 3]")
+@click.option("--compile", is_flag=True, help="Also measure the compiled step; compiling takes about a minute.")
+@click.option("--repeats", type=COUNT, default=3, metavar="N", help="Number of runs; the fastest counts.  [default: 3]")
 @threads_option
 @baseline_option
 @json_option
@@ -53,7 +67,7 @@ def decode(
     baseline: bool,
     as_json: bool,
 ) -> None:
-    """Decode with GPT-2 of random weights, on the CPU."""
+    """Measure decoding on the CPU, with a GPT-2 of random weights."""
     from suite import bench
 
     speeds = bench.decode(
@@ -68,18 +82,24 @@ def decode(
         repeats=repeats,
         say=notice,
     )
-    report(speeds, as_json, per="tokens/s a row")
+    report(speeds, as_json, per="tokens/s per row")
 
 
 @bench.command()
-@click.option("--batch", type=COUNT, default=16, metavar="N", help="Rows of a step.  [default: 16]")
-@click.option("--length", type=COUNT, default=256, metavar="N", help="Tokens of a row.  [default: 256]")
-@click.option("--layers", type=COUNT, default=6, metavar="N", help="[default: 6]")
-@click.option("--width", type=COUNT, default=384, metavar="N", help="A multiple of the heads.  [default: 384]")
-@click.option("--heads", type=COUNT, default=6, metavar="N", help="[default: 6]")
-@click.option("--vocabulary", type=COUNT, default=8192, metavar="N", help="[default: 8192]")
-@click.option("--device", default="cpu", metavar="NAME", help="[default: cpu]")
-@click.option("--repeats", type=COUNT, default=5, metavar="N", help="Steps; the best counts.  [default: 5]")
+@click.option("--batch", type=COUNT, default=16, metavar="N", help="Sequences in a step.  [default: 16]")
+@click.option("--length", type=COUNT, default=256, metavar="N", help="Tokens in a sequence.  [default: 256]")
+@click.option("--layers", type=COUNT, default=6, metavar="N", help="Number of layers.  [default: 6]")
+@click.option(
+    "--width", type=COUNT, default=384, metavar="N", help="Width of the model, a multiple of --heads.  [default: 384]"
+)
+@click.option("--heads", type=COUNT, default=6, metavar="N", help="Number of attention heads.  [default: 6]")
+@click.option("--vocabulary", type=COUNT, default=8192, metavar="N", help="Size of the vocabulary.  [default: 8192]")
+@click.option(
+    "--device", default="cpu", metavar="NAME", help="Device to train on: cpu, cuda, cuda:1 or mps.  [default: cpu]"
+)
+@click.option(
+    "--repeats", type=COUNT, default=5, metavar="N", help="Number of steps to time; the fastest counts.  [default: 5]"
+)
 @threads_option
 @baseline_option
 @json_option
@@ -96,7 +116,7 @@ def train(
     baseline: bool,
     as_json: bool,
 ) -> None:
-    """Take optimizer steps with a small GPT-2."""
+    """Measure training steps of a small GPT-2."""
     from suite import bench
 
     speeds = bench.train(
@@ -121,19 +141,19 @@ def train(
     multiple=True,
     default=(1024, 4096, 11264, 32768),
     metavar="N",
-    help="Tokens of a text; give it once for each.  [default: 1024, 4096, 11264 and 32768]",
+    help="Length of a text in tokens; may be given several times.  [default: 1024, 4096, 11264 and 32768]",
 )
 @click.option(
     "--limit",
     type=click.FloatRange(min=0),
     default=100.0,
     metavar="SECONDS",
-    help="Leave out what might take longer.  [default: 100]",
+    help="Skip measurements that might take longer.  [default: 100]",
 )
 @threads_option
 @json_option
 def attention(lengths: tuple[int, ...], limit: float, threads: int, as_json: bool) -> None:
-    """Read long texts with full, local and compressed attention, on the CPU."""
+    """Measure full, local and compressed attention on long texts, on the CPU."""
     from suite import bench
 
     costs = bench.attention(lengths=lengths, limit=limit, threads=threads, say=notice)

@@ -10,7 +10,7 @@ from click.shell_completion import get_completion_class
 @click.argument("shell", metavar="bash|zsh|fish", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the tab-completion script of a shell.
+    """Print the tab-completion script for a shell.
 
     \b
     bash: suite completion bash > ~/.local/share/bash-completion/completions/suite

@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     type=click.Choice(["transformers", "suite"]),
     default="transformers",
     show_default=True,
-    help="transformers: a directory that AutoModelForCausalLM loads (GPT-2's shapes alone). suite: our own format.",
+    help="Format to write: one that AutoModelForCausalLM loads (GPT-2 architectures only), or suite's own.",
 )
 @click.option(
     "--storage",
     type=click.Choice(["float32", "float16", "bfloat16", "int8"]),
     default="float32",
     show_default=True,
-    help="Type of the weights on disk; int8 for suite alone.",
+    help="Type of the weights on disk; int8 only with --to suite.",
 )
-@click.option("--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face id.")
+@click.option("--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face model.  [default: main]")
 def convert(name: str, out: Path, to: Literal["transformers", "suite"], storage: Storage, revision: str | None) -> None:
     """Write a model in another format.
 
-    NAME is an embedded model, a directory or a Hugging Face id; OUT is the new directory.
+    NAME is an embedded model, a directory or a Hugging Face id; OUT is the directory to create.
     """
     from suite import hub
 
     hub.convert(name, out, to=to, storage=storage, revision=revision)
-    click.echo(f"{out}: {size(sum(file.stat().st_size for file in out.iterdir()))}, {storage}, for {to}")
+    click.echo(f"{out}: {size(sum(file.stat().st_size for file in out.iterdir()))}, {storage}, {to} format")

@@ -32,15 +32,15 @@ BROKEN_PIPE = 128 + 13  # SIGPIPE, which Windows lacks
 @click.group(
     cls=ExtensibleGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Each command has its own --help. SUITE_DEBUG=1 shows where an error came from.",
+    epilog="Each command has its own --help. Set SUITE_DEBUG=1 to see the traceback of an error.",
 )
 @click.version_option(package_name="decoder-suite", message="suite %(version)s")
 def cli() -> None:
-    """One decoder-only transformer that does real jobs.
+    """Train and use one decoder-only transformer for five tasks.
 
     \b
     suite run lm "The planet earth"       continue a text
-    suite next "The planet earth is"      see what the model expects next
+    suite next "The planet earth is"      see the most likely next tokens
     suite train lm --data texts/ --out runs/a
     """
 

@@ -14,13 +14,14 @@ from suite.cli.options import complete_model, json_option
 from suite.cli.show import bar, percent, size, table, write_json
 from suite.errors import CheckpointError, ConfigError
 from suite.task import embedded
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.model import ModelConfig
     from suite.tally import Weight
 
 GPT2 = {"gpt2": "124M", "gpt2-medium": "355M", "gpt2-large": "774M", "gpt2-xl": "1558M"}
-PARTS = {"embeddings": "embeddings", "blocks": "blocks", "norm": "last norm", "head": "output head"}
+PARTS = {"embeddings": "embeddings", "blocks": "blocks", "norm": "final norm", "head": "output head"}
 BAR = 24  # cells
 
 
@@ -28,7 +29,7 @@ BAR = 24  # cells
 @json_option
 @click.pass_context
 def models(ctx: click.Context, as_json: bool) -> None:
-    """List the embedded models, or take one apart."""
+    """List the embedded models, or show what a model consists of."""
     if ctx.invoked_subcommand is not None:
         ctx.default_map = {"show": {"as_json": as_json}}  # --json may stand before the command, too
         return
@@ -80,13 +81,13 @@ def licence(card: Path) -> str:
 
 @models.command()
 @click.argument("name", shell_complete=complete_model)
-@click.option("--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face id.")
+@click.option("--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face model.  [default: main]")
 @json_option
 def show(name: str, revision: str | None, as_json: bool) -> None:
-    """Tally a model's parameters, its sizes and its key/value cache.
+    """Show a model's parameters, its sizes and its key/value cache.
 
     NAME is an embedded model, a directory or a Hugging Face id. For gpt2, gpt2-medium, gpt2-large and gpt2-xl the
-    shapes are known: nothing is fetched.
+    shapes are built in, so nothing is downloaded.
     """
     from suite.hub import resolve
     from suite.model import ModelConfig
@@ -123,7 +124,7 @@ def show(name: str, revision: str | None, as_json: bool) -> None:
     if on_disk is not None:
         rows.append(["model.safetensors", size(on_disk), "on disk"])
     for dtype, a_token in cache.items():
-        full = f"a token, {size(a_token * config.context)} for the whole context"
+        full = f"per token, {size(a_token * config.context)} for the whole context"
         rows.append([f"key/value cache in {dtype}", size(a_token), full])
     click.echo("\n".join(lines + table(rows, "lrl")))
 
@@ -145,11 +146,11 @@ def model_config(directory: Path) -> ModelConfig:
 
 def headline(name: str, config: ModelConfig) -> str:
     """One line that says what kind of model this is."""
-    heads = f"{config.n_head} heads of {config.head_width}"
+    heads = f"{count(config.n_head, 'head')} of width {config.head_width}"
     if config.kv_heads != config.n_head:
         heads += f" ({config.kv_heads} for keys and values)"
     return (
-        f"{click.style(name, bold=True)}: {config.n_layer} layers, {config.d_model:,} wide, {heads}, "
+        f"{click.style(name, bold=True)}: {count(config.n_layer, 'layer')}, width {config.d_model:,}, {heads}, "
         f"{config.position} positions, context {config.context:,}, vocabulary {config.vocab_size:,}"
     )
 
@@ -179,11 +180,11 @@ def part_lines(weights: list[Weight], n_layer: int) -> list[str]:
     total = sum(weight.parameters for weight in weights)
     rows = []
     for part, label in PARTS.items():
-        count = sum(weight.parameters for weight in weights if weight.part == part)
+        parameters = sum(weight.parameters for weight in weights if weight.part == part)
         if part == "blocks":
-            rows.append(["one block", f"{count // n_layer:,}", percent(count / n_layer / total), ""])
-            label = f"all {n_layer} blocks"
-        if count or part == "head":
-            tied = "" if count else "shares the embeddings"
-            rows.append([label, f"{count:,}", percent(count / total), tied or bar(count / total, BAR)])
+            rows.append(["each block", f"{parameters // n_layer:,}", percent(parameters / n_layer / total), ""])
+            label = f"all {count(n_layer, 'block')}"
+        if parameters or part == "head":
+            tied = "" if parameters else "shared with the embeddings"
+            rows.append([label, f"{parameters:,}", percent(parameters / total), tied or bar(parameters / total, BAR)])
     return table(rows, "lrrl", ["part", "parameters", "share", ""])

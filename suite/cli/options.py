@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +20,29 @@ from suite.task import embedded
 if TYPE_CHECKING:
     from suite.hub import Model
 
+# fewer parameters than the smallest GPT-2's 124 million: too few to write a summary or to label without training
+SMALL = 100_000_000
+# not .py or .log: a prompt may be code, such as console.log
+TEXT_FILES = frozenset(
+    [
+        *(".txt", ".md", ".markdown", ".rst", ".tex", ".rtf", ".srt", ".html", ".htm", ".xhtml", ".xml", ".pdf"),
+        *(".doc", ".docx", ".odt", ".epub", ".ipynb", ".json", ".jsonl", ".ndjson", ".csv", ".tsv", ".parquet"),
+    ]
+)
+TABLES = frozenset((".csv", ".tsv", ".jsonl", ".ndjson"))
+PACKED = (".gz", ".bz2", ".xz")
+_PATH = re.compile(r"(\.{1,2}|~\w*)[/\\].")  # ./a, ../a, ~/a
+_ABSOLUTE = re.compile(r"(/[^/]+)/")
+_ADDRESS = re.compile(r"\w+://|www\.|mailto:|[^/@]+@", re.IGNORECASE)
+_HOST = re.compile(r"\w[\w-]*(\.[\w-]+)*\.[a-z]{2,}(:\d+)?/", re.IGNORECASE)
+
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Write JSON, for machines.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
 file_option = click.option(
-    "--file", type=click.Path(), metavar="FILE", help="Read the prompt from a file; - is standard input."
+    "--file", type=click.Path(), metavar="FILE", help="Read the text from a file; - is standard input."
 )
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="No notices on standard error.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not print notices to standard error.")
 
 
 def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -45,15 +63,22 @@ def model_options(default: str) -> Callable[[Decorated], Decorated]:
             default=default,
             metavar="MODEL",
             shell_complete=complete_model,
-            help=f"An embedded model, a directory, or a Hugging Face id.  [default: {default}]",
+            help=f"Model to use: an embedded model, a directory or a Hugging Face id.  [default: {default}]",
         ),
-        click.option("--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face id."),
-        click.option("--device", default="cpu", metavar="NAME", help="cpu, cuda, cuda:1 or mps.  [default: cpu]"),
+        click.option(
+            "--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face model.  [default: main]"
+        ),
+        click.option(
+            "--device",
+            default="cpu",
+            metavar="NAME",
+            help="Device to run on: cpu, cuda, cuda:1 or mps.  [default: cpu]",
+        ),
         click.option(
             "--quantize",
             type=click.Choice(["float32", "float16", "int8"]),
             default="float32",
-            help="Type of the weights: the shorter, the faster on a CPU.  [default: float32]",
+            help="Type of the weights in memory; smaller types are faster on a CPU.  [default: float32]",
         ),
     )
 
@@ -75,7 +100,19 @@ def load_model(model: str, revision: str | None, device: str, quantize: str) -> 
 def tell_unseen(tokens: int, seen: int) -> None:
     """Say so if a model will not see all of a prompt."""
     if tokens > seen:
-        notice(f"the prompt has {tokens:,} tokens, and the model sees only the last {seen:,} of them")
+        notice(f"the prompt has {tokens:,} tokens, but the model sees only the last {seen:,}")
+
+
+def tell_experimental(model: Model, what: str, instead: str) -> None:
+    """Say so if a model has fewer than `SMALL` parameters, with which some of what it can be asked for hardly works.
+
+    Args:
+        model: that was asked.
+        what: happens then, such as "invents much of what it writes".
+        instead: what to do.
+    """
+    if model.parameters < SMALL:
+        notice(f"experimental: a model of {model.parameters / 1e6:.1f} million parameters {what}; {instead}")
 
 
 def read_text(source: str, *, whole: bool = False) -> str:
@@ -104,12 +141,13 @@ def read_text(source: str, *, whole: bool = False) -> str:
 def prompt_text(argument: str | None, file: str | None, *, whole: bool = False, quiet: bool = False) -> str:
     """A prompt from the argument, the file, or standard input where it is piped; else the empty one.
 
-    An argument that names a file is still the prompt, but people who meant the file are told how to say so.
-
     Args:
         argument, file: as they were given.
         whole: see `read_text`.
         quiet: no warning.
+
+    Raises:
+        click.UsageError: both were given, or the argument is a file's name; see `check_is_text`.
     """
     if argument is not None and file is not None:
         raise click.UsageError("give the prompt as an argument or with --file, not both")
@@ -117,7 +155,70 @@ def prompt_text(argument: str | None, file: str | None, *, whole: bool = False, 
         return read_text(file, whole=whole)
     if argument == "-" or (argument is None and sys.stdin is not None and not sys.stdin.isatty()):
         return read_text("-", whole=whole)
-    # not Path.is_file: that is an error for a text too long to name a file
-    if argument and not quiet and os.path.isfile(argument):  # noqa: PTH113
-        notice(f"warning: {argument!r} is taken as text; for what is in that file, say --file")
+    if argument:
+        check_is_text(argument, quiet=quiet)
     return argument or ""
+
+
+def check_is_text(argument: str, *, quiet: bool = False) -> None:
+    """Refuse the name of a file where a text belongs: who types one means what is in the file.
+
+    A name that could as well be a word, such as README, is text even where there is such a file, with a warning.
+
+    Args:
+        argument: as it was given.
+        quiet: no warning.
+
+    Raises:
+        click.UsageError: it is a file's name; the message says how to have it taken as text.
+    """
+    # not Path.exists: that is an error for a text too long to name a file
+    there = os.path.exists(argument)  # noqa: PTH110
+    name = Path(argument).name
+    if not (is_file_name(argument) or (there and name and (name != argument or _ends(name)))):
+        if there and not quiet and os.path.isfile(argument):  # noqa: PTH113
+            notice(f"warning: {argument!r} is used as text; to read the file of that name, use --file")
+        return
+    context = click.get_current_context(silent=True)
+    options = {name for one in context.command.params for name in one.opts} if context is not None else set()
+    command = context.command_path if context is not None else "suite"
+    if not there:
+        fault = "looks like a file name, but there is no such file"
+    elif os.path.isdir(argument):  # noqa: PTH112
+        fault = "is a folder, but a text is needed"
+    else:
+        table = "--input" in options and _ends(argument) in TABLES
+        fault = f"is a file; to read it, use {'--input' if table else '--file'} {shlex.quote(argument)}"
+    piped = f"echo {shlex.quote(argument)} | {command}"
+    raise click.UsageError(f"{argument!r} {fault}; to use the name itself as text, pipe it in: {piped}")
+
+
+def is_file_name(text: str) -> bool:
+    """Whether a text looks like a file's name, and hardly like anything else.
+
+    That is a single word that ends like a file of text or of a table, or that begins like a path: with ./, ../ or ~/,
+    or with / and a folder that is there. Web and mail addresses are none.
+
+    Example:
+        >>> [is_file_name(text) for text in ("article.txt", "notes/a.md.gz", "./a", "~/letter")]
+        [True, True, True, True]
+        >>> [is_file_name(text) for text in ("e.g.", "3.14", "example.com", "https://a.org/b.html", "read a.txt", "/s")]
+        [False, False, False, False, False, False]
+    """
+    if not text or any(character.isspace() for character in text) or _ADDRESS.match(text):
+        return False
+    if _PATH.match(text):
+        return True
+    if (absolute := _ABSOLUTE.match(text)) and os.path.isdir(absolute[1]):  # noqa: PTH112
+        return True
+    if _HOST.match(text) and not os.path.isdir(text.split("/")[0]):  # noqa: PTH112
+        return False
+    return _ends(text) in TEXT_FILES
+
+
+def _ends(text: str) -> str:
+    """The suffix of a file's name, in lower case, without that of its compression."""
+    name = text.lower()
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    return Path(name).suffix

@@ -28,9 +28,9 @@ class EvalGroup(TaskGroup):
 
 @click.group(cls=RunGroup)
 def run() -> None:
-    """Do a task with a model."""
+    """Run a task with a model."""
 
 
 @click.group("eval", cls=EvalGroup)
 def evaluate() -> None:
-    """Measure a model on data, beside its baselines."""
+    """Evaluate a model on data and compare it with baselines."""

@@ -62,13 +62,19 @@ def _task_of(path: Path) -> str:
 
 @click.command(cls=TrainCommand)
 @click.argument("recipe", metavar="TASK|RECIPE.toml", shell_complete=_complete_recipe)
-@click.option("--data", multiple=True, metavar="SOURCE", help="Training data: file, folder, glob or data-set name.")
-@click.option("--valid", multiple=True, metavar="SOURCE", help="Validation data. [default: a part is held out]")
+@click.option("--data", multiple=True, metavar="SOURCE", help="Training data: a file, folder, glob or data-set name.")
+@click.option("--valid", multiple=True, metavar="SOURCE", help="Validation data.  [default: part of --data]")
 @click.option("--base", metavar="MODEL", help="Start from this model: a directory or a name, such as lm or gpt2.")
-@click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
-@click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Directory of the run.")
-@click.option("--max-minutes", type=click.FloatRange(min=0), help="Save and stop after so long.")
-@click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps.")
+@click.option("--set", "overrides", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a setting of the recipe.")
+@click.option(
+    "--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="Directory to write the run to."
+)
+@click.option(
+    "--max-minutes",
+    type=click.FloatRange(min=0),
+    help="Save and stop after this many minutes (0: no limit).  [default: the recipe's]",
+)
+@click.option("--device", default="auto", show_default=True, help="Device to train on: auto, cpu, cuda, cuda:1 or mps.")
 @json_option
 def train(
     recipe: str,
@@ -84,8 +90,8 @@ def train(
 ) -> None:
     """Train a model.
 
-    A TASK starts from its default recipe; RECIPE.toml is one of your own. --data, --valid and --set may be given
-    several times. The same command goes on with a run that was stopped.
+    A TASK is trained with its default recipe; RECIPE.toml is a recipe of your own. --data, --valid and --set may be
+    given several times. To resume a run that was stopped, give the same command again.
 
     \b
     suite train lm --data novels/ --out runs/novels
@@ -122,6 +128,6 @@ def train(
             }
         )
         return
-    state = "finished" if result.finished else "stopped for now; the same command goes on"
+    state = "finished" if result.finished else "stopped; give the same command again to resume"
     loss = "" if result.best_loss is None else f", validation loss {result.best_loss:.4f} at step {result.best_step:,}"
     click.echo(f"{fitted.checkpoint}: step {result.step:,}, {state}{loss}")

@@ -30,7 +30,7 @@ class NGrams:
 
     def __init__(self, documents: Sequence[NDArray[np.integer]], order: int, vocab_size: int) -> None:
         if order * np.log2(vocab_size + 1) >= 63:
-            raise ConfigError(f"{order}-grams over {vocab_size} ids do not fit 63 bits")
+            raise ConfigError(f"{order}-grams over {vocab_size} ids do not fit in 63 bits")
         self.order, self.vocab_size = order, vocab_size
         self.counts: list[tuple[NDArray[np.int64], NDArray[np.int64]]] = []  # per order: sorted grams, how often
         self.contexts: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []

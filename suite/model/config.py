@@ -94,18 +94,18 @@ class ModelConfig:
     def __post_init__(self) -> None:
         for name in ("vocab_size", "context", "d_model", "n_layer", "n_head"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}, and must be at least 1")
+                raise ConfigError(f"model.{name} is {getattr(self, name)}, but must be at least 1")
         if self.d_model % self.n_head:
             raise ConfigError(f"model.d_model {self.d_model} is not a multiple of model.n_head {self.n_head}")
         if self.kv_heads < 1 or self.n_head % self.kv_heads:
             raise ConfigError(f"model.n_head {self.n_head} is not a multiple of model.n_kv_head {self.kv_heads}")
         if self.position == "rotary" and self.head_width % 2:
-            raise ConfigError(f"rotary positions need an even head width, and d_model / n_head is {self.head_width}")
+            raise ConfigError(f"rotary positions need an even head width, but d_model / n_head is {self.head_width}")
         if self.d_ff is not None and self.d_ff < 1:
-            raise ConfigError(f"model.d_ff is {self.d_ff}, and must be at least 1")
+            raise ConfigError(f"model.d_ff is {self.d_ff}, but must be at least 1")
         for name in ("dropout", "attention_dropout"):
             if not 0.0 <= (getattr(self, name) or 0.0) < 1.0:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}, and must be in [0, 1)")
+                raise ConfigError(f"model.{name} is {getattr(self, name)}, but must be in [0, 1)")
         for name, entries in (("windows", self.windows), ("compress", self.compress)):
             if entries and len(entries) != self.n_layer:
                 raise ConfigError(f"model.{name} has {len(entries)} entries for {self.n_layer} layers")
@@ -115,25 +115,29 @@ class ModelConfig:
             if self.compression(layer) and self.window(layer):
                 raise ConfigError(f"model.windows and model.compress both have an entry for layer {layer}; choose one")
         if max(self.compress, default=0) > self.context:
-            raise ConfigError(f"model.compress {self.compress} is more than model.context, {self.context}")
+            raise ConfigError(f"model.compress {self.compress} is more than model.context ({self.context})")
         if self.compresses and self.position == "relative":
-            raise ConfigError("model.compress does not go with relative positions: a block has no single distance")
+            raise ConfigError(
+                "model.compress cannot be combined with relative positions: a block has no single distance"
+            )
         if self.position != "relative" and (self.relative_span is not None or self.relative_ahead):
             raise ConfigError(
-                "model.relative_span and model.relative_ahead are for relative positions, "
-                f"and model.position is {self.position!r}"
+                "model.relative_span and model.relative_ahead need relative positions, "
+                f"but model.position is {self.position!r}"
             )
         if self.relative_span is not None and not 1 <= self.relative_span <= self.context:
             raise ConfigError(
-                f"model.relative_span is {self.relative_span}, and must be from 1 to model.context, {self.context}"
+                f"model.relative_span is {self.relative_span}, but must be from 1 to model.context ({self.context})"
             )
         if not 0 <= self.relative_ahead < self.context:
             raise ConfigError(
-                f"model.relative_ahead is {self.relative_ahead}, and must be at least 0 and less than model.context, "
-                f"{self.context}"
+                f"model.relative_ahead is {self.relative_ahead}, but must be at least 0 and less than model.context "
+                f"({self.context})"
             )
         if self.restart_positions and self.position == "relative":
-            raise ConfigError("model.restart_positions does not go with relative positions, which have no numbers")
+            raise ConfigError(
+                "model.restart_positions cannot be combined with relative positions, which are not numbered"
+            )
         for name, choices in (("position", Position), ("norm", Norm), ("activation", Activation)):
             if getattr(self, name) not in get_args(choices):
                 raise ConfigError(

@@ -44,7 +44,7 @@ def prepare_for_inference(transformer: Transformer, weights: str = "float32") ->
         torch.float32
     """
     if weights not in WEIGHTS:
-        raise ConfigError(f"no weights of type {weights!r}; the choices are {', '.join(WEIGHTS)}")
+        raise ConfigError(f"unknown type of weights {weights!r}; the choices are {', '.join(WEIGHTS)}")
     transformer.eval().requires_grad_(False).float()
     if weights == "float32":
         for module in transformer.modules():

@@ -84,7 +84,7 @@ class Decoding:
         if transformer.training and transformer.config.dropout:
             raise SuiteError("the transformer is in training mode, and dropout would disturb it: call eval() first")
         if prefill_chunk < 1:
-            raise SuiteError(f"prefill_chunk is {prefill_chunk}, and must be at least 1")
+            raise SuiteError(f"prefill_chunk is {prefill_chunk}, but must be at least 1")
         self.transformer, self.compile = transformer, compile
         self.max_new_tokens, self.prefill_chunk = max_new_tokens, prefill_chunk
         self.prefixes = list(prefixes) if prefixes is not None else [0] * len(prompts)
@@ -195,6 +195,8 @@ def check_prompts(prompts: Sequence[Sequence[int]], prefixes: Sequence[int] | No
             raise SuiteError(f"prompt {number} is empty; a model needs at least one token to start from")
         for token in (min(prompt), max(prompt)):
             if not 0 <= token < vocab_size:
-                raise SuiteError(f"prompt {number} has the token id {token}, and the model knows 0 to {vocab_size - 1}")
+                raise SuiteError(
+                    f"prompt {number} has the token id {token}, but the model's ids are 0 to {vocab_size - 1}"
+                )
         if prefixes is not None and not 0 <= prefixes[number] <= len(prompt):
             raise SuiteError(f"prompt {number} has {len(prompt)} tokens and a prefix of {prefixes[number]}")

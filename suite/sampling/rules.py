@@ -67,17 +67,17 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < math.inf:
-            raise ConfigError(f"temperature is {self.temperature}, and must be at least 0 (0: the likeliest token)")
+            raise ConfigError(f"temperature is {self.temperature}, but must be at least 0 (0: the likeliest token)")
         if self.top_k < 0:
-            raise ConfigError(f"top_k is {self.top_k}, and must be at least 0 (0: all tokens)")
+            raise ConfigError(f"top_k is {self.top_k}, but must be at least 0 (0: all tokens)")
         if not 0.0 < self.top_p <= 1.0:
-            raise ConfigError(f"top_p is {self.top_p}, and must be above 0 and at most 1 (1: all tokens)")
+            raise ConfigError(f"top_p is {self.top_p}, but must be above 0 and at most 1 (1: all tokens)")
         if not 0.0 <= self.min_p <= 1.0:
-            raise ConfigError(f"min_p is {self.min_p}, and must be between 0 and 1 (0: all tokens)")
+            raise ConfigError(f"min_p is {self.min_p}, but must be between 0 and 1 (0: all tokens)")
         if not 0.0 < self.repetition_penalty < math.inf:
-            raise ConfigError(f"repetition_penalty is {self.repetition_penalty}, and must be above 0 (1: none)")
+            raise ConfigError(f"repetition_penalty is {self.repetition_penalty}, but must be above 0 (1: none)")
         if self.no_repeat_ngram < 0:
-            raise ConfigError(f"no_repeat_ngram is {self.no_repeat_ngram}, and must be at least 0 (0: off)")
+            raise ConfigError(f"no_repeat_ngram is {self.no_repeat_ngram}, but must be at least 0 (0: off)")
         for token, bias in self.logit_bias.items():
             if token < 0 or math.isnan(bias) or bias == math.inf:
                 raise ConfigError(f"logit_bias of token {token} is {bias}: give an id and a number, or -inf to forbid")
@@ -97,7 +97,7 @@ def with_settings(sampling: Sampling, settings: Mapping[str, Any]) -> Sampling:
     known = [field.name for field in dataclasses.fields(Sampling)]
     for name in settings:
         if name not in known:
-            raise ConfigError(f"unknown setting {name!r}; there are {', '.join(known)}")
+            raise ConfigError(f"unknown setting {name!r}; available: {', '.join(known)}")
     return dataclasses.replace(sampling, **settings)
 
 

@@ -67,4 +67,4 @@ def suggest(name: str, choices: Iterable[str]) -> str:
     """The end of an error message: "did you mean 'x'?" where one is near, or all choices."""
     choices = sorted(choices)
     near = difflib.get_close_matches(name, choices, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"there is {', '.join(choices) or 'none'}"
+    return f"did you mean {near[0]!r}?" if near else f"available: {', '.join(choices) or 'none'}"

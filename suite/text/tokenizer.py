@@ -267,14 +267,14 @@ class Tokenizer:
             words = {token: id for token, id in model["vocab"].items() if token not in specials}
             if model["type"] == "WordLevel":
                 if longer := [word for word in words if len(word) != 1]:
-                    raise CheckpointError(f"{source}: a vocabulary of words ({longer[0]!r}), which is not read here")
+                    raise CheckpointError(f"{source}: a vocabulary of words ({longer[0]!r}) is not supported")
                 return cls({word.encode(): id for word, id in words.items()}, None, specials)
             level = document["pre_tokenizer"]
             known = model["type"] == "BPE" and level["type"] == "ByteLevel" and level.get("use_regex", True)
             if not known or document["normalizer"] or level["add_prefix_space"] or model.get("ignore_merges"):
-                raise CheckpointError(f"{source}: only byte-level BPE with GPT-2's word pattern is read here")
+                raise CheckpointError(f"{source}: only byte-level BPE with GPT-2's word pattern is supported")
             if plain := [token["content"] for token in added if not token["special"]]:
-                raise CheckpointError(f"{source}: added token {plain[0]!r} is not special, which is not read here")
+                raise CheckpointError(f"{source}: added token {plain[0]!r} is not special, which is not supported")
             pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
             return cls._fromwrite_bytes(words, pairs, specials)
         except (KeyError, TypeError, ValueError) as error:
@@ -325,7 +325,7 @@ def _check_encodable(text: str) -> None:
     except UnicodeEncodeError as error:
         offset = error.start
         raise DataError(
-            f"the text has a lone surrogate (U+{ord(text[offset]):04X}) at character {offset}, which no UTF-8 can hold"
+            f"the text has a lone surrogate (U+{ord(text[offset]):04X}) at character {offset}, impossible in UTF-8"
         ) from None
 
 

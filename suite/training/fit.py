@@ -24,6 +24,7 @@ from suite.model.lora import add_lora, additions
 from suite.task import TrainingData, find_task
 from suite.training.loop import TrainResult, train
 from suite.training.recipe import Recipe
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.text.tokenizer import Tokenizer
@@ -106,7 +107,7 @@ def fit_data(
     model: nn.Module = Headed(transformer, data.outputs) if data.outputs else transformer
     parameters = sum(parameter.numel() for parameter in model.parameters())
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    tell(f"model: {parameters:,} parameters" + (f", of which {learning:,} learn" if learning < parameters else ""))
+    tell(f"model: {parameters:,} parameters" + (f", {learning:,} of them trained" if learning < parameters else ""))
     result = train(
         model,
         data.train,
@@ -155,7 +156,7 @@ def kept(file: Path, recipe: Recipe, make: Callable[[], dict[str, Any]]) -> dict
     if file.exists():
         found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if found.pop("recipe", None) != about:
-            raise ConfigError(f"{file} has figures of another recipe; choose another --out, or remove it")
+            raise ConfigError(f"{file} has figures of a different recipe; choose another --out, or remove it")
         return found
     found = make()
     write_atomic(file, (json.dumps(found | {"recipe": about}, indent=1) + "\n").encode())
@@ -190,12 +191,14 @@ def build(recipe: Recipe, vocab_size: int, base: Checkpoint | None) -> Transform
     """
     if base is None:
         if recipe.tune.kind != "full":
-            raise ConfigError(f'tune.kind "{recipe.tune.kind}" needs a base model; name one with base')
+            raise ConfigError(f'tune.kind "{recipe.tune.kind}" needs a base model; set base')
         return Transformer(recipe.model_config(vocab_size))
     settings = {**base.config.to_dict(), **recipe.model}
     config = ModelConfig.from_dict(settings)
     if vocab_size > config.vocab_size:
-        raise ConfigError(f"the data has {vocab_size} token ids, and base model {recipe.base!r} {config.vocab_size}")
+        raise ConfigError(
+            f"the data has {vocab_size} token ids, but base model {recipe.base!r} has {config.vocab_size}"
+        )
     transformer = Transformer(config)
     if recipe.tune.kind == "scratch":
         return transformer
@@ -213,21 +216,23 @@ def check_vocabulary(name: str, base: Tokenizer | None, data: Tokenizer | None) 
     """Raise a ConfigError where a base model's weights would meet ids of another vocabulary."""
     if base is not None and data is not None and base.digest != data.digest:
         raise ConfigError(
-            f"the data is in another vocabulary than base model {name!r}: leave out the recipe's table tokenizer"
+            f"the data has a different vocabulary from base model {name!r}; leave out the recipe's table tokenizer"
         )
 
 
 def _card(recipe: Recipe, data: TrainingData, result: TrainResult, parameters: int) -> str:
     """The start of a model card: what is known without asking anybody."""
     loss = (
-        "none taken" if result.best_loss is None else f"{result.best_loss:.4f} nats a token (step {result.best_step})"
+        "not measured"
+        if result.best_loss is None
+        else f"{result.best_loss:.4f} nats per token (step {result.best_step})"
     )
     lines = [
         f"# A `{recipe.task}` model",
         "",
-        f"- {parameters:,} parameters, {result.step:,} optimizer steps, seed {recipe.seed}",
+        f"- {parameters:,} parameters, {count(result.step, 'optimizer step')}, seed {recipe.seed}",
         f"- validation loss: {loss}",
         *(f"- {note}" for note in data.notes),
-        "- data, licence and limits: to be written by whoever publishes this model",
+        "- data, licence and limits: to be added by whoever publishes this model",
     ]
     return "\n".join(lines) + "\n"

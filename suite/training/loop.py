@@ -309,13 +309,13 @@ class Trainer:
             for key, old, new in saved.differences(self.recipe):
                 if not key.startswith("run."):  # how long and how often may change
                     raise ConfigError(
-                        f"{self.directory.path} holds a run of another recipe: {key} was {old!r}, and is {new!r}; "
-                        "choose another directory, or the old value"
+                        f"{self.directory.path} contains a run of a different recipe: {key} was {old!r} and is now "
+                        f"{new!r}; choose another directory, or restore the old value"
                     )
             if header.get("data", self.data) != self.data:
                 raise ConfigError(
-                    f"{self.directory.path} holds a run on other data, whose weights know nothing of this; "
-                    "choose another directory, or remove that"
+                    f"{self.directory.path} contains a run on different data; "
+                    "choose another directory, or remove that one"
                 )
             self.progress = self.directory.load(self.model, self.optimizers, self.average.ema)
         if self.ranks.rank == 0:
@@ -385,8 +385,8 @@ class Trainer:
                         self._save()
                     if interrupted:
                         raise KeyboardInterrupt(
-                            f"stopped at step {progress.step} of {run.steps}; the same command goes on from "
-                            f"{self.directory.path}"
+                            f"stopped at step {progress.step} of {run.steps}; give the same command again to "
+                            f"resume from {self.directory.path}"
                         )
             if progress.step < run.steps and self._finished():
                 self.reporter.say(f"stopped early: no better validation loss since step {progress.best_step}")

@@ -117,7 +117,7 @@ def build_optimizers(model: nn.Module, config: OptimizerConfig, dtype: torch.dty
         matrix = parameter.dim() == 2 and "blocks." in name and not name.endswith(".relative")
         (hidden if config.kind == "muon" and matrix else rest).append(parameter)
     if not named:
-        raise ConfigError('nothing learns: tune.kind "head" is for a task with a head')
+        raise ConfigError('nothing would be trained: tune.kind "head" is for a task with a head')
     groups: list[dict[str, Any]] = [
         {"params": [p for p in rest if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in rest if p.dim() < 2], "weight_decay": 0.0},

@@ -68,7 +68,7 @@ class OptimizerConfig:
 
     def __post_init__(self) -> None:
         if self.lr <= 0 or (self.matrix_lr is not None and self.matrix_lr <= 0):
-            raise ConfigError(f"optimizer.lr is {self.lr} (matrix_lr {self.matrix_lr}), and must be above 0")
+            raise ConfigError(f"optimizer.lr is {self.lr} (matrix_lr {self.matrix_lr}), but must be above 0")
         if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and 0 <= self.momentum < 1):
             raise ConfigError("optimizer.beta1, beta2 and momentum must be in [0, 1)")
         if self.clip < 0 or self.weight_decay < 0 or self.eps <= 0:
@@ -195,12 +195,11 @@ class RunConfig:
     def __post_init__(self) -> None:
         if (self.steps > 0) == (self.epochs > 0) or min(self.steps, self.epochs) < 0:
             raise ConfigError(
-                f"run.steps is {self.steps} and run.epochs {self.epochs:g}: one, which decides, must be above "
-                "0, and the other 0"
+                f"run.steps is {self.steps} and run.epochs {self.epochs:g}: exactly one of them must be above 0"
             )
         for name in ("log_every", "valid_every", "save_every"):
             if getattr(self, name) < 1:
-                raise ConfigError(f"run.{name} is {getattr(self, name)}, and must be at least 1")
+                raise ConfigError(f"run.{name} is {getattr(self, name)}, but must be at least 1")
         if self.patience < 0 or self.max_minutes < 0:
             raise ConfigError("run.patience and run.max_minutes must not be negative")
 
@@ -237,7 +236,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 1 << 63:
-            raise ConfigError(f"seed is {self.seed}, and must be from 0 to 2**63 - 1")
+            raise ConfigError(f"seed is {self.seed}, but must be from 0 to 2**63 - 1")
 
     @classmethod
     def load(cls, path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
@@ -296,7 +295,7 @@ class Recipe:
         """
         stated = self.model.get("vocab_size", vocab_size)
         if stated != vocab_size:
-            raise ConfigError(f"model.vocab_size is {stated}, and the tokenizer has {vocab_size} tokens")
+            raise ConfigError(f"model.vocab_size is {stated}, but the tokenizer has {vocab_size} tokens")
         return ModelConfig.from_dict({**self.model, "vocab_size": vocab_size})
 
 
@@ -379,7 +378,7 @@ def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
         return dict(value)
     if hint is float and type(value) in (int, float):
         if not math.isfinite(value):
-            raise ConfigError(f"{where}: {key} is {value}, which is no number to go by")
+            raise ConfigError(f"{where}: {key} is {value}, which is not a finite number")
         return float(value)
     if hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value

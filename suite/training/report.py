@@ -65,7 +65,7 @@ class Reporter:
             with self.metrics.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(row) + "\n")
         except OSError as error:
-            raise CheckpointError(f"could not write {self.metrics}: {error}; the saved state is whole") from error
+            raise CheckpointError(f"could not write {self.metrics}: {error}; the saved state is intact") from error
         if self.events is not None:
             for name, value in row.items():
                 if name != "step" and value is not None:

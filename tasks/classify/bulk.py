@@ -20,6 +20,7 @@ from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
 from suite.tasks.classify.pipeline import Classified, Classifier, check_pairs
 from suite.tasks.classify.zero_shot import ZeroShot
+from suite.wording import count
 
 RECORDS, CHARACTERS = 512, 1 << 20  # at most at a time
 KINDS = {".csv": "csv", ".tsv": "tsv", ".tab": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".txt": "txt"}
@@ -101,11 +102,11 @@ def classify_file(
     kind = "txt" if source is None else _kind(source)
     written = _kind(output) if output is not None else "jsonl" if as_json else kind
     if output is not None and output.suffix == ".gz":
-        raise ConfigError(f"{output}: results are written as they are, not gzipped; leave out .gz")
+        raise ConfigError(f"{output}: the output is not compressed; leave out .gz")
     if written != "jsonl" and kind == "jsonl":
-        raise ConfigError(f"{output}: JSON objects need not have the same fields; name a .jsonl file to write to")
+        raise ConfigError(f"{output}: JSON objects may have different fields; write to a .jsonl file")
     if written == "txt" and kind != "txt":
-        raise ConfigError(f"{output}: a table's columns do not fit lines of text; name a .csv, .tsv or .jsonl file")
+        raise ConfigError(f"{output}: a table cannot be written as lines of text; write to a .csv, .tsv or .jsonl file")
     typed = source is None and sys.stdin.isatty()
     check_pairs(classifier.pairs, bool(pair))  # before anything is written
     done: list[Summary] = []
@@ -197,7 +198,7 @@ def _table(rows: Iterator[tuple[int, list[str]]], name: str, width: int, places:
         if row in ([], [""]):  # a blank line is a record without text, so that the output has as many
             row = [""] * width
         if len(row) != width:
-            raise DataError(f"{name}:{number}: {len(row)} fields, where the first line has {width}")
+            raise DataError(f"{name}:{number}: {count(len(row), 'field')}, but the first line has {width}")
         yield _Row(f"{name}:{number}", row, *(row[place] for place in places))
 
 
@@ -207,13 +208,13 @@ def _place(names: list[str] | None, width: int, column: str, name: str) -> int:
         return names.index(column)
     if column.isdecimal() and 1 <= int(column) <= width:
         return int(column) - 1
-    there = f"there are {', '.join(names)[:300]}" if names is not None else f"there are {width}, without names"
+    there = f"available: {', '.join(names)[:300]}" if names is not None else f"available: 1 to {width}, without names"
     raise DataError(f"{name}: no column {column!r}; {there}")
 
 
 def _require_distinct(names: Sequence[str], name: str) -> None:
     if twice := [one for place, one in enumerate(names) if one in names[:place]]:
-        raise DataError(f"{name}: two columns of the name {twice[0]!r}")
+        raise DataError(f"{name}: two columns are called {twice[0]!r}")
 
 
 def _objects(lines: Iterator[str], name: str, column: str, pair: str) -> Iterator[_Row]:
@@ -226,14 +227,14 @@ def _objects(lines: Iterator[str], name: str, column: str, pair: str) -> Iterato
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({json_fault(error)})") from None
         if not isinstance(record, dict):
-            raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
+            raise DataError(f"{where}: each line must be a JSON object, not {type(record).__name__}")
         text, other = (_value(record, wanted, where) if wanted else None for wanted in (column, pair))
         yield _Row(where, record, text or "", other)
 
 
 def _value(record: Mapping[str, Any], column: str, where: str) -> str:
     if column not in record:
-        raise DataError(f"{where}: no column {column!r}; there are {', '.join(record)[:300] or 'none'}")
+        raise DataError(f"{where}: no column {column!r}; available: {', '.join(record)[:300] or 'none'}")
     value = record[column]
     if value is None:  # no text, as an empty one
         return ""
@@ -300,7 +301,7 @@ def _added(there: Collection[str], multi: bool, where: str) -> tuple[str, ...]:
         return names
     names = tuple(f"predicted_{name}" for name in names)
     if taken := [name for name in names if name in there]:
-        raise DataError(f"{where}: there is a column {taken[0]!r} already; rename it or take it out")
+        raise DataError(f"{where}: there is already a column {taken[0]!r}; rename or remove it")
     return names
 
 
@@ -313,7 +314,9 @@ def _result(row: _Row, answer: Classified | None, added: tuple[str, ...], writte
         names = found.names or [str(place) for place, _ in enumerate(row.fields, 1)]
         record = row.fields if isinstance(row.fields, dict) else dict(zip(names, row.fields, strict=True))
         if taken := [name for name in added if name in record]:
-            raise DataError(f"{row.where}: there is a column {taken[0]!r}, which the first record lacks; rename it")
+            raise DataError(
+                f"{row.where}: there is a column {taken[0]!r}, which the first record does not have; rename it"
+            )
         new = dict(zip(added, (label, odds, labels), strict=False))
         try:
             line = json.dumps({**record, **new}, ensure_ascii=False, allow_nan=False) + "\n"
@@ -339,6 +342,6 @@ def _line(cells: list[str], written: str, found: _Input) -> str:
     for cell in cells:
         if any(sign in cell for sign in "\t\r\n"):
             raise DataError(
-                f"{cell[:60]!r} does not fit a .tsv file, whose fields hold no tab or line end; write a .csv"
+                f"{cell[:60]!r} cannot be written to a .tsv file, where fields have no tab or line end; use a .csv"
             )
     return "\t".join(cells) + found.end

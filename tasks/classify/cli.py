@@ -11,9 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from suite.cli.options import file_option, json_option, load_model, model_options, prompt_text, quiet_option
+from suite.cli.options import (
+    check_is_text,
+    file_option,
+    json_option,
+    load_model,
+    model_options,
+    prompt_text,
+    quiet_option,
+    tell_experimental,
+)
 from suite.cli.show import bar, notice, percent, printable, table, unicode_terminal, write_json
 from suite.errors import DataError
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.hub import Model
@@ -30,27 +40,50 @@ STRONGEST = 8  # tokens of an explanation that are listed
 FOR, AGAINST, BLACK = (195, 153, 111, 75), (230, 223, 216, 209), 16
 
 labels_option = click.option(
-    "--labels", metavar="A,B,...", help="Choose among these, zero-shot, with any language model.  [--model: lm]"
+    "--labels",
+    metavar="A,B,...",
+    help="Experimental: choose among these labels with any language model (zero-shot); a small model guesses.  "
+    "[default --model: lm]",
 )
 threshold_option = click.option(
-    "--threshold", type=SHARE, metavar="P", help="With several labels a text, those from P on hold.  [default: 0.5]"
+    "--threshold",
+    type=SHARE,
+    metavar="P",
+    help="If texts have several labels: labels with probability P or more are assigned.  [default: 0.5]",
 )
 
 
 @click.command("classify")
 @click.argument("texts", nargs=-1, metavar="[TEXT]...")
 @file_option
-@click.option("--pair", metavar="TEXT", help="The second text, for a classifier of pairs.")
-@click.option("--top-k", type=POSITIVE, metavar="K", help="Labels to show.  [default: 3; --json: all]")
-@click.option("--min-probability", type=SHARE, default=0.0, metavar="P", help="Below it, say unsure.  [default: 0]")
+@click.option("--pair", metavar="TEXT", help="Second text, for a classifier of text pairs.")
+@click.option("--top-k", type=POSITIVE, metavar="K", help="Number of labels to show.  [default: 3; with --json all]")
+@click.option(
+    "--min-probability",
+    type=SHARE,
+    default=0.0,
+    metavar="P",
+    help="Answer 'unsure' below this probability.  [default: 0]",
+)
 @threshold_option
 @labels_option
-@click.option("--explain", is_flag=True, help="Colour the tokens that mattered.")
+@click.option("--explain", is_flag=True, help="Colour the tokens by their influence on the label.")
 @click.option("--lines", is_flag=True, help="Label each line of standard input.")
-@click.option("--input", "source", type=click.Path(), metavar="FILE", help="Label each record: .csv .tsv .jsonl .txt")
-@click.option("--column", metavar="C", help="Its text: a name, or a number from 1.  [default: text]")
-@click.option("--pair-column", metavar="C", help="Its second text.")
-@click.option("--output", type=click.Path(), metavar="FILE", help="Where the records go.  [default: standard output]")
+@click.option(
+    "--input",
+    "source",
+    type=click.Path(),
+    metavar="FILE",
+    help="Label each record of a .csv, .tsv, .jsonl or .txt file.",
+)
+@click.option("--column", metavar="C", help="Text column (name, or number from 1).  [default: text]")
+@click.option("--pair-column", metavar="C", help="Column with the second text of pairs (name, or number from 1).")
+@click.option(
+    "--output",
+    type=click.Path(),
+    metavar="FILE",
+    help="File to write the labelled records to.  [default: standard output]",
+)
 @model_options("classify")
 @json_option
 @quiet_option
@@ -77,34 +110,40 @@ def run(
 ) -> None:
     """Label texts, with probabilities.
 
-    Each TEXT is one text; - is standard input, which is also read where it is piped. With --input every record of a
-    file gets the columns label and probability, and stays what it was.
+    Each TEXT is labelled on its own; if TEXT is -, or is left out and input is piped, standard input is read. With
+    --input, the columns label and probability are added to each record of a file.
 
     \b
-    suite run classify "The violin has four strings, tuned in fifths."
-    suite run classify --labels sport,politics,science "The match ended in a draw."
+    suite run classify "The violin is a string instrument, tuned in fifths and played with a bow."
+    suite run classify --labels sport,politics,science "The match ended in a draw." --model gpt2
     suite run classify --input mail.csv --column subject --output labelled.csv --min-probability 0.6
     """
     bulk = lines or source is not None
     if bulk and (texts or file or pair is not None or explain or top_k is not None):
         raise click.UsageError("--lines and --input take no TEXT, --file, --pair, --explain or --top-k")
     if lines and source is not None:
-        raise click.UsageError("--lines reads standard input, and --input a file; give one of them")
+        raise click.UsageError("--lines reads standard input and --input reads a file; give only one of them")
     if not bulk and output is not None:
-        raise click.UsageError("--output goes with --input or --lines")
+        raise click.UsageError("--output needs --input or --lines")
     if source is None and (column is not None or pair_column is not None):
-        raise click.UsageError("--column and --pair-column go with --input")
+        raise click.UsageError("--column and --pair-column need --input")
     if output is not None and as_json:
-        raise click.UsageError("--output has the format of its name; leave out --json")
+        raise click.UsageError("--output takes its format from the file name; leave out --json")
     if labels is not None and (explain or threshold is not None or pair is not None or pair_column is not None):
-        raise click.UsageError("--labels goes without --explain, --threshold, --pair and --pair-column")
+        raise click.UsageError("--labels cannot be combined with --explain, --threshold, --pair or --pair-column")
     given = [] if bulk else _texts(texts, file, quiet)
     if pair is not None and len(given) != 1:
-        raise click.UsageError("--pair is the second text of one TEXT")
+        raise click.UsageError("--pair needs exactly one TEXT")
     if explain and quantize != "float32":
-        raise click.UsageError("--explain takes gradients, which shorter weights do not have; leave out --quantize")
+        raise click.UsageError("--explain needs gradients, which quantized weights do not have; leave out --quantize")
     load = _loader(model, labels, revision, device, None if explain else quantize)
     classifier = _classifier(load, labels, threshold)
+    if labels is not None and not quiet:
+        tell_experimental(
+            load,
+            "labels little better than chance without training",
+            "name a larger language model, such as --model gpt2, or train a classifier: suite train classify",
+        )
     if bulk:
         columns = (column or "text", pair_column or "")
         _run_bulk(classifier, source, output, columns, min_probability, as_json=as_json, quiet=quiet)
@@ -120,7 +159,7 @@ def run(
             write_json(_json_of(result, pair, top_k, explanation))
             continue
         if result.pieces > 1 and not quiet:
-            notice(f"the text is longer than the model reads at once: read in {result.pieces} pieces")
+            notice(f"the text is too long for the model to read at once; it was read in {result.pieces:,} pieces")
         if len(asked) > 1:
             click.secho(("\n" if number else "") + textwrap.shorten(result.text, 76, placeholder=" ..."), dim=True)
         _show(result, top_k or TOP, reach, multi=classifier.multi, indent="  " if len(asked) > 1 else "")
@@ -133,9 +172,11 @@ def _texts(texts: tuple[str, ...], file: str | None, quiet: bool) -> list[str]:
     if len(texts) > 1:
         if file is not None:
             raise click.UsageError("give the text as an argument or with --file, not both")
+        for text in texts:
+            check_is_text(text, quiet=quiet)
         found = list(texts)
     elif not texts and file is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise click.UsageError("there is nothing to label: give a TEXT, --file, --input, or pipe one in")
+        raise click.UsageError("there is nothing to label: give a TEXT, --file or --input, or pipe a text in")
     else:
         found = [prompt_text(texts[0] if texts else None, file, quiet=quiet)]
     for number, text in enumerate(found, 1):
@@ -165,7 +206,7 @@ def _classifier(model: Model, labels: str | None, threshold: float | None) -> Cl
         return ZeroShot(model, labels=labels.split(","))
     classifier = Classifier(model) if threshold is None else Classifier(model, threshold=threshold)
     if threshold is not None and not classifier.multi:
-        raise click.UsageError("--threshold is for a model that gives several labels, and this one gives one")
+        raise click.UsageError("--threshold needs a model that gives several labels per text; this one gives one")
     return classifier
 
 
@@ -196,7 +237,7 @@ def _show(result: Classified, top_k: int, reach: float, *, multi: bool, indent: 
         rows.append([*mark, click.style(label, bold=True) if holds else label, percent(odds), bar(odds, BAR)])
     if not multi and len(result.scores) > len(shown):
         rest = max(0.0, 1 - sum(odds for _, odds in shown))
-        rows.append([f"{len(result.scores) - len(shown):,} others", percent(rest), ""])
+        rows.append([count(len(result.scores) - len(shown), "other"), percent(rest), ""])
     lines = table(rows, "llrl" if multi else "lrl", indent=indent)
     click.echo("\n".join(lines))
 
@@ -223,11 +264,11 @@ def _show_explanation(explanation: Explanation, *, quiet: bool) -> None:
             click.style("for", bg=FOR[1], fg=BLACK) if weight > 0 else click.style("against", bg=AGAINST[1], fg=BLACK)
         )
         rows.append([printable(explanation.pieces[place]), side, percent(abs(weight)), bar(abs(weight), BAR)])
-    click.echo("\n".join(table(rows, "llrl", ["token", explanation.label, "of all weight", ""])))
+    click.echo("\n".join(table(rows, "llrl", ["token", explanation.label, "share of weight", ""])))
     if not quiet:
         notice(
-            "gradient x input: what the label's score was sensitive to, near this text; it does not show why the model "
-            "decided so"
+            "gradient x input: how sensitive the label's score is to each token of this text; it does not show why the "
+            "model decided so"
         )
 
 
@@ -257,7 +298,7 @@ def _run_bulk(
             done += records
             progress.update(records if size is None else read - progress.n)
             if size is not None:
-                progress.set_postfix_str(f"{done:,} records", refresh=False)
+                progress.set_postfix_str(count(done, "record"), refresh=False)
 
         summary = classify_file(
             classifier,
@@ -272,37 +313,59 @@ def _run_bulk(
     if quiet:
         return
     counts = {
-        "without text, so without a label": summary.empty,
-        f"unsure, below {min_probability:g}": summary.unsure,
-        "longer than the model reads at once, so read in pieces": summary.in_pieces,
+        "without text or label": summary.empty,
+        f"unsure (below {min_probability:g})": summary.unsure,
+        "too long to read at once (read in pieces)": summary.in_pieces,
     }
     notice(
-        "; ".join([f"{summary.records:,} records", *(f"{count:,} {what}" for what, count in counts.items() if count)])
+        "; ".join(
+            [count(summary.records, "record"), *(f"{number:,} {what}" for what, number in counts.items() if number)]
+        )
     )
     if summary.columns[:1] == ("predicted_label",):
-        notice(f"the records had such columns already, so the new ones are {', '.join(summary.columns)}")
+        notice(f"the records have columns of the usual names already; the new ones are {', '.join(summary.columns)}")
 
 
 @click.command("classify")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@click.option("--train", multiple=True, metavar="SOURCE", help="Labelled data that the baselines learn from.")
+@click.option("--train", multiple=True, metavar="SOURCE", help="Labelled data to train the baselines on.")
 @click.option(
-    "--text", multiple=True, metavar="C", help="Column with the text; several are joined.  [default: guessed]"
+    "--text",
+    multiple=True,
+    metavar="C",
+    help="Column with the text; if given several times, the texts are joined.  [default: guessed]",
 )
 @click.option("--label", default="", metavar="C", help="Column with the label.  [default: guessed]")
 @click.option("--pair", default="", metavar="C", help="Column with the second text of pairs.")
-@click.option("--separator", default="", metavar="S", help="What stands between several labels in a cell.")
-@click.option("--names", default="", metavar="A,B,...", help="Of labels that are numbers; or 1=A,2=B,...")
-@click.option("--header/--no-header", default=None, help="Whether the first line names columns.  [default: guessed]")
-@click.option("--train-text", multiple=True, metavar="C", help="As --text, of --train.  [default: as --text]")
-@click.option("--train-label", default="", metavar="C", help="As --label, of --train.  [default: as --label]")
-@click.option("--limit", type=POSITIVE, metavar="N", help="Evaluate N records, drawn at random.  [default: all]")
-@click.option("--oos-label", metavar="LABEL", help="Of records that belong to none of the classes.")
+@click.option("--separator", default="", metavar="S", help="Separator between several labels in a cell.")
+@click.option(
+    "--names",
+    default="",
+    metavar="A,B,...",
+    help="Names of labels that are numbers, in order, or as 1=A,2=B,..., each once.",
+)
+@click.option(
+    "--header/--no-header", default=None, help="Whether the first line holds the column names.  [default: guessed]"
+)
+@click.option("--train-text", multiple=True, metavar="C", help="Column with the text in --train.  [default: as --text]")
+@click.option("--train-label", default="", metavar="C", help="Column with the label in --train.  [default: as --label]")
+@click.option("--limit", type=POSITIVE, metavar="N", help="Evaluate N records chosen at random.  [default: all]")
+@click.option("--oos-label", metavar="LABEL", help="Label of the records that belong to none of the classes.")
 @threshold_option
 @labels_option
-@click.option("--confused", type=click.IntRange(min=0), default=10, metavar="N", help="Pairs to list.  [default: 10]")
-@click.option("--reliability", type=click.Path(path_type=Path), metavar="FILE", help="Draw calibration: .png or .svg")
-@click.option("--confusion", type=click.Path(path_type=Path), metavar="FILE", help="Draw the mistakes: .png or .svg")
+@click.option(
+    "--confused",
+    type=click.IntRange(min=0),
+    default=10,
+    metavar="N",
+    help="Number of confused pairs to list.  [default: 10]",
+)
+@click.option(
+    "--reliability", type=click.Path(path_type=Path), metavar="FILE", help="Draw the calibration (.png or .svg)."
+)
+@click.option(
+    "--confusion", type=click.Path(path_type=Path), metavar="FILE", help="Draw the confusion matrix (.png or .svg)."
+)
 @model_options("classify")
 @json_option
 def evaluate(
@@ -323,8 +386,8 @@ def evaluate(
 ) -> None:
     """Measure a classifier on labelled data.
 
-    DATA is .csv, .tsv, .jsonl, .json or .parquet files, folders of texts by class, or data-set names. With --train, the
-    commonest class and tf-idf + logistic regression stand beside the model.
+    DATA is .csv, .tsv, .jsonl, .json or .parquet files, folders with one subfolder of texts for each class, or data-set
+    names. With --train, the model is compared with the most common class and with tf-idf + logistic regression.
 
     \b
     suite eval classify test.csv --train train.csv --model runs/mine
@@ -339,7 +402,7 @@ def evaluate(
         if picture is not None:
             plots.check_format(picture)
     if labels is not None and threshold is not None:
-        raise click.UsageError("--labels goes without --threshold")
+        raise click.UsageError("--labels cannot be combined with --threshold")
     loaded = _loader(model, labels, revision, device, quantize)
     if threshold is not None:
         _classifier(loaded, None, threshold)  # refuses a threshold that it has no use for
@@ -375,7 +438,7 @@ def _show_report(found: Mapping[str, Any], confused: int) -> None:
     """Write the figures as tables."""
     for note in found["notes"]:
         notice(note)
-    notice(f"{found['records']:,} records, {len(found['labels']):,} classes")
+    notice(f"{count(found['records'], 'record')}, {count(len(found['labels']), 'class', 'classes')}")
     columns = (
         ["subset_accuracy", "top_accuracy", "micro_f1", "macro_f1", "auc", "nll", "ece", "top_ece"]
         if found["multi"]
@@ -404,7 +467,7 @@ def _show_report(found: Mapping[str, Any], confused: int) -> None:
     if pairs:
         click.echo()
         rows = [[one["label"], one["predicted"], f"{one['count']:,}", percent(one["share"])] for one in pairs]
-        click.echo("\n".join(table(rows, "llrr", ["true", "taken for", "texts", "of its class"])))
+        click.echo("\n".join(table(rows, "llrr", ["true", "predicted", "texts", "share of class"])))
 
 
 def _figure(value: float | None, *, share: bool = False) -> str:

@@ -45,7 +45,7 @@ class Codec:
 
     def __post_init__(self) -> None:
         if self.max_tokens < 8:
-            raise DataError(f"a classifier that reads {self.max_tokens} tokens reads nothing; it needs at least 8")
+            raise DataError(f"max_tokens is {self.max_tokens}; a classifier needs at least 8")
 
     @classmethod
     def from_extra(cls, tokenizer: Tokenizer, extra: Mapping[str, Any], name: str) -> Codec:

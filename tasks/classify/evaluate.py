@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from suite.data.labelled import Labelled, read_labelled
+from suite.data.labelled import Labelled, check_classes, read_labelled
 from suite.errors import DataError
 from suite.hub import Model
 from suite.task import suggest
@@ -21,6 +21,7 @@ from suite.tasks.classify.codec import text_of
 from suite.tasks.classify.metrics import Bools, Floats
 from suite.tasks.classify.pipeline import Classifier
 from suite.tasks.classify.zero_shot import ZeroShot
+from suite.wording import count
 
 LINEAR = "tf-idf + logistic regression"
 
@@ -74,34 +75,40 @@ def evaluate(
     """
     classifier = ZeroShot(model, labels=labels) if labels else Classifier(model, threshold=threshold)
     if oos_label in classifier.labels:
-        raise DataError(f"the model knows the label {oos_label!r}, so records that have it are in its scope")
+        raise DataError(f"the model knows the label {oos_label!r}, so records with it are not out of scope")
     options: dict[str, Any] = {"pair": pair, "separator": separator, "names": names, "header": header}
     found = read_labelled(data, text=text, label=label, **options)
     notes = list(found.notes)
     records = found.records
     if limit is not None and limit < len(records):
-        notes.append(f"{limit:,} of {len(records):,} records, drawn at random")
+        notes.append(f"{limit:,} of {count(len(records), 'record')}, chosen at random")
         records = [records[place] for place in sorted(random.Random(0).sample(range(len(records)), limit))]
     inside = [record for record in records if oos_label not in record.labels]
     outside = [record for record in records if oos_label in record.labels]
+    if not any({*record.labels} & {*classifier.labels} for record in inside):
+        check_classes(
+            inside,
+            f"column {found.columns.label!r}",
+            f"name the label's column with --label NAME (there are {', '.join(found.available)})",
+        )
     _require_known(inside, classifier.labels)
     if oos_label is not None and not outside:
-        raise DataError(f"no record has the out-of-scope label {oos_label!r}; there are {_some(records)}")
+        raise DataError(f"no record has the out-of-scope label {oos_label!r}; available: {_some(records)}")
     if not inside:
         raise DataError(f"{records[0].where}: all records have the out-of-scope label {oos_label!r}")
     several = sum(len(record.labels) > 1 for record in inside)
     if several and not classifier.multi:
-        notes.append(f"{several:,} records have several labels, and the model gives one")
+        notes.append(f"{count(several, 'record')} with several labels; the model gives only one")
     multi = classifier.multi or several > 0
     if not multi and (bare := next((record for record in inside if not record.labels), None)):
-        raise DataError(f"{bare.where}: no label, and the model gives one to every text; take the record out")
+        raise DataError(f"{bare.where}: no label, but the model gives one to every text; remove the record")
     notes += _odd(inside)
 
     known = classifier.labels
     asked = [*inside, *outside]
     answers = classifier([text_of(record) for record in asked], progress=progress)
     if cut := sum(answer.pieces > 1 for answer in answers):
-        notes.append(f"{cut:,} texts are longer than the model reads at once, and were read in pieces")
+        notes.append(f"{count(cut, 'text')} too long for the model to read at once, read in pieces")
     probabilities = np.array([[answer.scores[name] for name in known] for answer in answers])
     named = np.array([[name in answer.labels for name in known] for answer in answers])
     contenders: dict[str, tuple[Floats, Bools, dict[str, Any]]] = {"model": (probabilities, named, {})}
@@ -109,7 +116,7 @@ def evaluate(
         source = read_labelled(train, text=train_text or text, label=train_label or label, **options)
         lessons = [record for record in source.records if oos_label not in record.labels]
         _require_known(lessons, known)
-        say(f"training the baselines on {len(lessons):,} records")
+        say(f"training the baselines on {count(len(lessons), 'record')}")
         for name, learn in (("majority", baseline.majority), (LINEAR, baseline.linear)):
             made = learn(lessons, asked, known, multi=multi)
             contenders[name] = (made.probabilities, made.predicted, made.settings)
@@ -150,8 +157,8 @@ def _require_known(records: Sequence[Labelled], labels: Sequence[str]) -> None:
     if unknown:
         record = next(record for record in records if not known.issuperset(record.labels))
         label = next(label for label in record.labels if label not in known)
-        others = f", nor {len(unknown) - 1} others" if len(unknown) > 1 else ""
-        share = f"{unknown[label]:,} of {len(records):,} records"
+        others = f", nor {count(len(unknown) - 1, 'other')}" if len(unknown) > 1 else ""
+        share = f"{unknown[label]:,} of {count(len(records), 'record')}"
         hint = textwrap.shorten(suggest(label, labels), 300, placeholder=" ...")
         raise DataError(f"{record.where}: the model has no label {label!r} ({share}){others}; {hint}")
 
@@ -159,7 +166,7 @@ def _require_known(records: Sequence[Labelled], labels: Sequence[str]) -> None:
 def _odd(records: Sequence[Labelled]) -> list[str]:
     """What a person should know of the records."""
     empty = [record.where for record in records if not record.text.strip()]
-    return [f"{len(empty):,} texts are empty, the first at {empty[0]}"] if empty else []
+    return [f"{count(len(empty), 'empty text')}, the first at {empty[0]}"] if empty else []
 
 
 def _some(records: Sequence[Labelled]) -> str:

@@ -166,11 +166,16 @@ def outside_figures(spread: metrics.Floats, outside: metrics.Bools) -> dict[str,
 @click.command()
 @click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/figures"), show_default=True)
-@click.option("--only", multiple=True, type=click.Choice(list(BENCHMARKS)), help="Data sets. [default: all]")
-@click.option("--seeds", default=3, show_default=True, help="How many: 1, 2, ...")
-@click.option("--limit", default=0, help="Training texts to use, drawn by the seed. [default: all]")
-@click.option("--nothing", is_flag=True, help="From weights that have learnt nothing instead of the language model.")
-@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(list(BENCHMARKS)),
+    help="Data set to use; may be given several times.  [default: all]",
+)
+@click.option("--seeds", default=3, show_default=True, help="Number of seeds; they are 1, 2, ...")
+@click.option("--limit", default=0, help="Training texts to use, chosen at random by the seed.  [default: all]")
+@click.option("--nothing", is_flag=True, help="Start from random weights instead of the language model.")
+@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a setting of the recipe.")
 def main(
     data: Path, out: Path, only: tuple[str, ...], seeds: int, limit: int, nothing: bool, settings: tuple[str, ...]
 ) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.data.documents import check_surrogates
-from suite.data.labelled import Labelled, label_text, stratified_split
+from suite.data.labelled import Labelled, check_classes, label_text, stratified_split
 from suite.errors import ConfigError, DataError
 from suite.hub import Model, load
 from suite.model.heads import Headed, pool_last
@@ -95,7 +95,7 @@ class Classifier:
                 "or name labels to choose from (--labels a,b,c)"
             )
         if not 0 <= threshold <= 1:
-            raise ConfigError(f"threshold is {threshold}, and must be between 0 and 1")
+            raise ConfigError(f"threshold is {threshold}, but must be between 0 and 1")
         self.model, self.head, self.threshold = model, model.head, threshold
         self.codec = Codec.from_extra(model.tokenizer, model.extra, model.name)
         self.pairs: bool | None = model.extra.get("pairs")  # whether it was trained on pairs; older ones do not say
@@ -134,7 +134,7 @@ class Classifier:
         for text in given:
             check_pairs(self.pairs, not isinstance(text, str))
         if not 0 <= min_probability <= 1:
-            raise ConfigError(f"min_probability is {min_probability}, and must be between 0 and 1")
+            raise ConfigError(f"min_probability is {min_probability}, but must be between 0 and 1")
         results = []
         for text, (logits, pieces) in zip(given, self.logits(given, progress), strict=True):
             odds = spread(logits / self.codec.temperature)
@@ -208,10 +208,10 @@ class Classifier:
         sequences = self.codec.pieces(text)
         if len(sequences) > 1:
             raise DataError(
-                f"the text is over the {self.codec.max_tokens} tokens that can be explained at once; shorten it"
+                f"the text has more than the {self.codec.max_tokens} tokens that can be explained at once; shorten it"
             )
         if label is not None and label not in self.labels:
-            raise DataError(f"no label {label!r}; there are {', '.join(self.labels)}")
+            raise DataError(f"no label {label!r}; available: {', '.join(self.labels)}")
         transformer = self.model.transformer
         if not isinstance(transformer.tokens, torch.nn.Embedding):
             raise ConfigError("gradients need float32 weights; load the model without quantize")
@@ -276,7 +276,9 @@ def fine_tune(
         say: as for `suite.training.fit.fit`.
 
     Raises:
-        DataError: texts and labels are not equally many, one of them is none, or there are fewer than two classes.
+        DataError: texts and labels are not equally many, one of them is none, there are fewer than two classes, or
+            labels are free text (such as texts and labels the wrong way round; see
+            `suite.data.labelled.check_classes`) without the setting "classify.free_labels=true".
         ConfigError: a setting is unknown or has the wrong type.
 
     Example:
@@ -285,7 +287,7 @@ def fine_tune(
         >>> classifier("a good film").label in classifier.labels  # doctest: +SKIP
         True
     """
-    from suite.tasks.classify.task import Classification, DataConfig, draw
+    from suite.tasks.classify.task import FREE, Classification, ClassifyConfig, DataConfig, draw
     from suite.training.fit import fit_data
 
     if len(texts) != len(labels):
@@ -294,10 +296,14 @@ def fine_tune(
     recipe = Recipe.load(task.default_recipe(), [f'base="{base}"', *settings])
     options = from_table(DataConfig, recipe.data, "settings", "data.")
     if strange := recipe.data.keys() - {"held_out", "limit"}:
-        raise ConfigError(f"settings: data.{min(strange)} is about files, and here texts and labels are given")
+        raise ConfigError(f"settings: data.{min(strange)} is about files, but texts and labels are given here")
     records = [
         _record(text, label, f"text {place}") for place, (text, label) in enumerate(zip(texts, labels, strict=True))
     ]
+    if not from_table(ClassifyConfig, recipe.options, "settings", "classify.").free_labels:
+        check_classes(
+            records, "labels", f"give fine_tune(texts, labels) in this order, or force it with settings=[{FREE!r}]"
+        )
     train, valid = stratified_split(records, options.held_out, recipe.seed)
     if options.limit:
         train = draw(train, options.limit, recipe.seed)

@@ -25,7 +25,7 @@ LABEL_LENGTH = 28  # characters
 def check_format(path: Path) -> None:
     """Raise a ConfigError unless the name ends in a picture format that can be written."""
     if path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: a picture's name ends in {' or '.join(FORMATS)}")
+        raise ConfigError(f"{path}: the name of a picture must end in {' or '.join(FORMATS)}")
 
 
 def plot_reliability(found: Reliability, path: Path, *, title: str) -> None:
@@ -48,17 +48,17 @@ def plot_reliability(found: Reliability, path: Path, *, title: str) -> None:
     both, gap = np.minimum(accuracy, confidence), confidence - accuracy
     look: dict[str, Any] = {"align": "edge", "edgecolor": "white", "linewidth": 0.8}
     upper.bar(found.edges[:-1], both, width, color=BLUE, label="right", **look)
-    for sign, colour, name in ((1, RED, "gap: too sure"), (-1, GREEN, "gap: not sure enough")):
+    for sign, colour, name in ((1, RED, "gap: overconfident"), (-1, GREEN, "gap: underconfident")):
         height = np.maximum(sign * gap, 0)
         upper.bar(
             found.edges[:-1], height, width, bottom=both, color=colour, alpha=0.5, hatch="///", label=name, **look
         )
     upper.plot([0, 1], [0, 1], "--", color="black", linewidth=1, label="calibrated")
-    upper.set(xlim=(0, 1), ylim=(0, 1), ylabel="share that is right")
+    upper.set(xlim=(0, 1), ylim=(0, 1), ylabel="share that is correct")
     total = int(found.count.sum())
     means = [100 * float(np.average(values, weights=found.count)) for values in (confidence, accuracy)]
     upper.set_title(
-        f"{title}\n{total:,} predictions, mean confidence {means[0]:.1f} %, right {means[1]:.1f} %\n"
+        f"{title}\n{total:,} predictions, mean confidence {means[0]:.1f} %, {means[1]:.1f} % correct\n"
         f"expected calibration error {100 * found.error:.1f} %",
         fontsize=10,
     )
@@ -101,8 +101,8 @@ def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: st
     axes.set_yticks(ticks, [names[tick] for tick in ticks], fontsize=font)
     axes.set(xlabel="predicted", ylabel="true")
     right = int(np.trace(matrix))
-    every = f"; one class in {step} is named" if step > 1 else ""
-    axes.set_title(f"{title}\n{right:,} of {int(matrix.sum()):,} right{every}")
+    every = f"; one class in {step} is labelled" if step > 1 else ""
+    axes.set_title(f"{title}\n{right:,} of {int(matrix.sum()):,} correct{every}")
     borders, width = np.arange(1, count) - 0.5, 0.8 if count <= COUNTS_UP_TO else 0.2
     axes.hlines(borders, -0.5, count - 0.5, color="white", linewidth=width)
     axes.vlines(borders, -0.5, count - 0.5, color="white", linewidth=width)
@@ -116,7 +116,7 @@ def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: st
     bar = figure.colorbar(image, cax=figure.add_axes((1 + 0.15 / side, 0.1, 0.2 / side, 0.8)))
     marks = np.array([0, 0.01, 0.05, 0.1, 0.25, 0.5, 1])
     bar.set_ticks(_shade(marks).tolist(), labels=[f"{100 * mark:.0f} %" for mark in marks])
-    bar.set_label("of the true class")
+    bar.set_label("share of the true class")
     bar.outline.set_visible(False)
     _write(figure, path)
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
 from suite.task import PackagedTask, TrainingData
+from suite.wording import count
 
 if TYPE_CHECKING:
-    from suite.data.labelled import Labelled
+    from suite.data.labelled import Labelled, LabelledData
     from suite.hub import Model
     from suite.model.heads import Headed
     from suite.tasks.classify.pipeline import Classifier
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from suite.text.tokenizer import Tokenizer
     from suite.training.recipe import Recipe
 
+FREE = "classify.free_labels=true"
 SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
 
 
@@ -84,6 +86,7 @@ class ClassifyConfig:
         max_tokens: of a text, specials included; 0 for the model's context. In training a longer text gives its start;
             in use it is read in pieces.
         calibrate: whether a temperature is fitted on the validation texts. Source: Guo et al. 2017.
+        free_labels: whether labels may be free text, see `suite.data.labelled.check_classes`.
         ngrams: whether a linear model of words and pairs of words, trained beside, is weighed in. The weight is fitted
             on the validation texts too, and may be 0.
     """
@@ -94,11 +97,12 @@ class ClassifyConfig:
     token_dropout: float = 0.0
     max_tokens: int = 0
     calibrate: bool = True
+    free_labels: bool = False
     ngrams: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.token_dropout < 1:
-            raise ConfigError(f"classify.token_dropout is {self.token_dropout}, and must be in [0, 1)")
+            raise ConfigError(f"classify.token_dropout is {self.token_dropout}, but must be in [0, 1)")
         if self.lm_weight < 0 or self.max_tokens < 0:
             raise ConfigError("classify.lm_weight and classify.max_tokens must not be negative")
         if self.ngrams and not self.calibrate:
@@ -109,19 +113,19 @@ class Classification(PackagedTask):
     """The task `classify`."""
 
     name = "classify"
-    summary = "label texts, with probabilities to rely on"
+    summary = "label texts, with calibrated probabilities"
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's labelled texts and write them as sequences."""
-        from suite.data.labelled import read_labelled, stratified_split
+        from suite.data.labelled import check_classes, read_labelled, stratified_split
         from suite.training.recipe import from_table
 
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         if not data.train:
             raise ConfigError("there are no labelled texts; give them with --data or in the recipe's data.train")
 
-        def read(sources: list[str]) -> tuple[list[Labelled], list[str]]:
-            found = read_labelled(
+        def read(sources: list[str]) -> LabelledData:
+            return read_labelled(
                 sources,
                 text=[str(column) for column in (data.text if isinstance(data.text, list) else [data.text])],
                 label=str(data.label),
@@ -130,15 +134,23 @@ class Classification(PackagedTask):
                 names=data.names,
                 header=data.header,
             )
-            return found.records, found.notes
 
-        train, notes = read(data.train)
+        found = read(data.train)
+        train, notes = found.records, list(found.notes)
+        if not from_table(ClassifyConfig, recipe.options, "recipe", "classify.").free_labels:
+            check_classes(
+                train,
+                f"column {found.columns.label!r}",
+                f"name the label's column with --set data.label=NAME (there are {', '.join(found.available)}), "
+                f"or learn them all the same with --set {FREE}",
+            )
         if data.valid:
-            valid, more = read(data.valid)
-            notes += more
+            more = read(data.valid)
+            valid = more.records
+            notes += more.notes
         else:
             train, valid = stratified_split(train, data.held_out, recipe.seed)
-            notes.append(f"held out for validation: {len(valid):,} texts, class by class")
+            notes.append(f"held out for validation: {count(len(valid), 'text')}, sampled class by class")
         if data.limit:
             train = draw(train, data.limit, recipe.seed)
         return self.prepare_records(recipe, train, valid, notes)
@@ -178,7 +190,7 @@ class Classification(PackagedTask):
         kinds = {record.pair is not None for record in train}
         if longer:
             told.append(
-                f"{longer:,} of {len(train):,} texts are over {codec.max_tokens} tokens; training takes their start"
+                f"{longer:,} of {count(len(train), 'text')} over {codec.max_tokens} tokens; training uses the start"
             )
 
         def finish(model: Headed) -> dict[str, Any]:
@@ -222,12 +234,15 @@ class Classification(PackagedTask):
             return Tokenizer.train(texts, config.vocab_size, SPECIALS), context
         name = recipe.base if config.kind == "base" else config.model
         if not name:
-            raise ConfigError(f'tokenizer.kind is "{config.kind}", and no model is named to take it from')
+            raise ConfigError(f'tokenizer.kind is "{config.kind}", but no model is named to take it from')
         tokenizer, longest = vocabulary(name)
         return tokenizer, context or longest
 
     def pipeline(self, model: Model, **options: Any) -> Classifier | ZeroShot:
-        """A callable from texts to `Classified` results; with `labels`, any language model without training."""
+        """A callable from texts to `Classified` results; with `labels`, any language model without training.
+
+        The latter is experimental: models of under 100 million parameters are little better than chance.
+        """
         from suite.tasks.classify.pipeline import Classifier
         from suite.tasks.classify.zero_shot import ZeroShot
 
@@ -259,12 +274,18 @@ def check_labels(labels: Sequence[str], train: Sequence[Labelled], valid: Sequen
         )
     for record in (*train, *valid):
         if not record.labels and not multi:
-            raise DataError(f"{record.where}: no label; with several labels a text, set classify.multi=true")
+            raise DataError(
+                f"{record.where}: no label; if texts may have several labels or none, set classify.multi=true"
+            )
         if len(record.labels) > 1 and not multi:
-            raise DataError(f"{record.where}: {len(record.labels)} labels; for that set classify.multi=true")
+            raise DataError(
+                f"{record.where}: {len(record.labels)} labels; if texts may have several, set classify.multi=true"
+            )
     known = set(labels)
     unknown = Counter(label for record in valid for label in record.labels if label not in known)
     if unknown:
-        label, count = unknown.most_common(1)[0]
+        label, times = unknown.most_common(1)[0]
         where = next(record.where for record in valid if label in record.labels)
-        raise DataError(f"{where}: label {label!r} ({count} validation texts) does not occur in the training texts")
+        raise DataError(
+            f"{where}: label {label!r} ({count(times, 'validation text')}) does not occur in the training texts"
+        )

@@ -21,7 +21,8 @@ class ZeroShot:
     """Labels texts with any language model, by how much more likely each label becomes behind the text.
 
     A label's score is its log-probability behind the text less that behind an empty text, a token: what is common
-    anyway gains nothing. Source: Holtzman et al. 2021, "Surface Form Competition" (PMI); Zhao et al. 2021.
+    anyway gains nothing. Experimental: models of under 100 million parameters, such as the embedded one, are little
+    better than chance. Source: Holtzman et al. 2021, "Surface Form Competition" (PMI); Zhao et al. 2021.
 
     Args:
         model: a language model with a tokenizer.
@@ -64,7 +65,7 @@ class ZeroShot:
         A text longer than the model's context is read in pieces, whose scores are averaged, each by its length.
         """
         if not 0 <= min_probability <= 1:
-            raise ConfigError(f"min_probability is {min_probability}, and must be between 0 and 1")
+            raise ConfigError(f"min_probability is {min_probability}, but must be between 0 and 1")
         results = []
         for text in as_texts(texts):
             if not isinstance(text, str):

@@ -20,6 +20,7 @@ from suite.cli.options import (
     tell_unseen,
 )
 from suite.cli.show import notice, table, write, write_json
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.tasks.lm.pipeline import Text, Writer
@@ -30,18 +31,57 @@ POSITIVE = click.IntRange(min=1)
 @click.command("lm")
 @click.argument("prompt", required=False)
 @file_option
-@click.option("-n", "--max-new-tokens", type=POSITIVE, default=100, metavar="N", help="At most.  [default: 100]")
-@click.option("-t", "--temperature", type=float, metavar="T", help="0: the likeliest token.  [default: 0.8]")
-@click.option("--top-k", type=int, metavar="K", help="Choose among the K likeliest; 0 for all.  [default: 40]")
-@click.option("--top-p", type=float, metavar="P", help="Among the likeliest with mass P.  [default: 1, all]")
-@click.option("--min-p", type=float, metavar="P", help="Among those P as likely as the likeliest.  [default: 0, all]")
-@click.option("--repetition-penalty", type=float, metavar="R", help="Above 1, repeat less.  [default: 1]")
-@click.option("--no-repeat-ngram", type=int, metavar="N", help="No N tokens in a row twice.  [default: 0, off]")
-@click.option("--stop", multiple=True, metavar="TEXT", help="End before this text; may be given several times.")
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Of the draws.  [default: random, and told]")
-@click.option("--samples", type=POSITIVE, default=1, metavar="N", help="Continuations to write.  [default: 1]")
-@click.option("--beams", type=POSITIVE, metavar="N", help="Search for the likeliest text instead of drawing.")
-@click.option("--no-echo", is_flag=True, help="Write the continuation without the prompt.")
+@click.option(
+    "-n",
+    "--max-new-tokens",
+    type=POSITIVE,
+    default=100,
+    metavar="N",
+    help="Maximum number of tokens to generate.  [default: 100]",
+)
+@click.option(
+    "-t",
+    "--temperature",
+    type=float,
+    metavar="T",
+    help="Sampling temperature; 0 takes the most likely token.  [default: 0.8]",
+)
+@click.option("--top-k", type=int, metavar="K", help="Sample from the K most likely tokens; 0 for all.  [default: 40]")
+@click.option(
+    "--top-p",
+    type=float,
+    metavar="P",
+    help="Sample from the most likely tokens that together have probability P.  [default: 1, all]",
+)
+@click.option(
+    "--min-p",
+    type=float,
+    metavar="P",
+    help="Sample from tokens at least P times as likely as the most likely one.  [default: 0, all]",
+)
+@click.option(
+    "--repetition-penalty",
+    type=float,
+    metavar="R",
+    help="Penalty on tokens that have occurred; above 1 repeats less.  [default: 1]",
+)
+@click.option(
+    "--no-repeat-ngram",
+    type=int,
+    metavar="N",
+    help="Never generate the same N tokens in a row twice.  [default: 0, off]",
+)
+@click.option("--stop", multiple=True, metavar="TEXT", help="Stop before this text; may be given several times.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", help="Random seed for sampling.  [default: random; printed]"
+)
+@click.option(
+    "--samples", type=POSITIVE, default=1, metavar="N", help="Number of continuations to write.  [default: 1]"
+)
+@click.option(
+    "--beams", type=POSITIVE, metavar="N", help="Search for the most likely text with N beams instead of sampling."
+)
+@click.option("--no-echo", is_flag=True, help="Write only the continuation, without the prompt.")
 @model_options("lm")
 @json_option
 @quiet_option
@@ -64,8 +104,8 @@ def run(
 ) -> None:
     """Continue a text, token by token.
 
-    PROMPT is - for standard input, which is also read where it is piped. One newline at the end of a file or of
-    standard input is left out. Without a prompt the model begins a text of its own.
+    If PROMPT is -, or is left out and input is piped, standard input is read. One newline at the end of a file or of
+    standard input is removed. Without a prompt, the model begins a text of its own.
 
     \b
     suite run lm "The planet earth" -n 40 --top-k 40
@@ -74,9 +114,11 @@ def run(
     text = prompt_text(prompt, file, quiet=quiet)
     settings = {name: value for name, value in rules.items() if value is not None}
     if beams is not None and (settings or stop or seed is not None):
-        raise click.UsageError("--beams searches without chance: --seed, --stop and the rules of drawing do not apply")
+        raise click.UsageError(
+            "--beams does not sample: it cannot be combined with --seed, --stop or the sampling options"
+        )
     if beams is not None and samples > beams:
-        raise click.UsageError(f"{beams} beams cannot give {samples} samples; raise --beams")
+        raise click.UsageError(f"{count(beams, 'beam')} cannot give {samples:,} samples; raise --beams")
     loaded = load_model(model, revision, device, quantize)
     from suite.sampling.decoding import window_start
     from suite.tasks.lm.pipeline import Writer
@@ -96,14 +138,14 @@ def run(
     seed = seed or 0
     started = time.perf_counter()
     if samples == 1 and beams is None and not as_json:
-        count = write_as_it_comes(writer, text, max_new_tokens, seed, stop, echo=not no_echo)
+        written = write_as_it_comes(writer, text, max_new_tokens, seed, stop, echo=not no_echo)
     else:
         found = writer(text, max_new_tokens=max_new_tokens, samples=samples, seed=seed, stop=stop, beams=beams or 0)
-        count = sum(len(one.tokens) for one in found)
+        written = sum(len(one.tokens) for one in found)
         write_whole(found, text, seed if chance else None, as_json, echo=not no_echo)
     if sys.stderr.isatty() and not quiet:
         seconds = time.perf_counter() - started
-        notice(f"{count:,} tokens in {seconds:.1f} s, {count / seconds:,.0f} tokens/s")
+        notice(f"{count(written, 'token')} in {seconds:.1f} s, {written / seconds:,.0f} tokens/s")
 
 
 def write_as_it_comes(
@@ -113,12 +155,12 @@ def write_as_it_comes(
     steps = writer.stream(prompt, max_new_tokens=max_new_tokens, seed=seed, stop=stop)
     if echo:
         write(prompt, bold=True)
-    count = 0
+    written = 0
     for step in steps:
         write(step.text)
-        count += 1
+        written += 1
     write("\n")
-    return count
+    return written
 
 
 def write_whole(found: list[Text], prompt: str, seed: int | None, as_json: bool, *, echo: bool) -> None:
@@ -130,7 +172,7 @@ def write_whole(found: list[Text], prompt: str, seed: int | None, as_json: bool,
             write_json(result if one.score is None else result | {"score": one.score})
             continue
         if len(found) > 1:
-            score = "" if one.score is None else f", {one.score:.3f} nats a token"
+            score = "" if one.score is None else f", {one.score:.3f} nats per token"
             write("\n" if number else "")
             click.secho(f"--- {number + 1} of {len(found)}{score}", dim=True)
         if echo:
@@ -140,10 +182,16 @@ def write_whole(found: list[Text], prompt: str, seed: int | None, as_json: bool,
 
 @click.command("lm")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@click.option("--train", multiple=True, metavar="SOURCE", help="Text that the n-grams are counted on.")
-@click.option("--stride", type=POSITIVE, metavar="N", help="Tokens between windows.  [default: half a window]")
-@click.option("--length", type=POSITIVE, metavar="N", help="Tokens in a window.  [default: the model's context]")
-@click.option("--column", default="text", metavar="NAME", help="Of records with several.  [default: text]")
+@click.option(
+    "--train", multiple=True, metavar="SOURCE", help="Text to count the n-grams on.  [default: the other half of DATA]"
+)
+@click.option(
+    "--stride", type=POSITIVE, metavar="N", help="Tokens from one window's start to the next.  [default: half a window]"
+)
+@click.option(
+    "--length", type=POSITIVE, metavar="N", help="Length of a window in tokens.  [default: the model's context]"
+)
+@click.option("--column", default="text", metavar="NAME", help="Column or field that holds the text.  [default: text]")
 @model_options("lm")
 @json_option
 def evaluate(
@@ -160,8 +208,8 @@ def evaluate(
 ) -> None:
     """Measure how well a model predicts text.
 
-    DATA is files, folders, globs or data-set names. Beside the model stand n-grams over its tokens, counted on --train
-    or on the other half of DATA, and what xz makes of the same bytes.
+    DATA is files, folders, globs or data-set names. The model is compared with n-grams over its tokens, counted on
+    --train or on the other half of DATA, and with xz compression of the same bytes.
     """
     from tqdm import tqdm
 
@@ -198,7 +246,7 @@ def evaluate(
             ]
         )
     notice(
-        f"{found['documents']:,} documents, {found['tokens']:,} tokens, {found['bytes']:,} bytes; "
-        f"windows of {found['length']:,} tokens every {found['stride']:,}"
+        f"{count(found['documents'], 'document')}, {count(found['tokens'], 'token')}, {count(found['bytes'], 'byte')}; "
+        f"windows of {count(found['length'], 'token')} every {found['stride']:,}"
     )
     click.echo("\n".join(table(rows, "lrrr", ["", "nats/token", "perplexity", "bits/byte"])))

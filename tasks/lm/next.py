@@ -6,6 +6,7 @@ import click
 
 from suite.cli.options import file_option, json_option, load_model, model_options, prompt_text, tell_unseen
 from suite.cli.show import bar, percent, printable, table, write_json
+from suite.wording import count
 
 BAR = 40  # cells of a certainty
 
@@ -14,7 +15,13 @@ BAR = 40  # cells of a certainty
 @click.argument("prompt", required=False)
 @file_option
 @click.option(
-    "-k", "--top", "k", type=click.IntRange(min=1), default=10, metavar="K", help="Tokens to show.  [default: 10]"
+    "-k",
+    "--top",
+    "k",
+    type=click.IntRange(min=1),
+    default=10,
+    metavar="K",
+    help="Number of tokens to show.  [default: 10]",
 )
 @model_options("lm")
 @json_option
@@ -28,10 +35,10 @@ def next_tokens(
     quantize: str,
     as_json: bool,
 ) -> None:
-    """Show the likeliest next tokens.
+    """Show the most likely next tokens.
 
-    They follow PROMPT; without one, they begin a text. Probabilities are over the whole vocabulary, and the last line
-    is what is left for all tokens not shown. PROMPT is - for standard input, which is also read where it is piped.
+    They follow PROMPT, or begin a text if there is none. If PROMPT is -, or is left out and input is piped, standard
+    input is read. Probabilities are over the whole vocabulary; the last line is the total of all tokens not shown.
     """
     text = prompt_text(prompt, file)
     loaded = load_model(model, revision, device, quantize)
@@ -48,6 +55,6 @@ def next_tokens(
         write_json({"prompt": text, "prompt_tokens": tokens, "next": shown, "rest": found.rest, "others": others})
         return
     rows = [[printable(word), percent(share), bar(share, BAR)] for _, word, share in found.tokens]
-    rows.append([f"{others:,} others", percent(found.rest), bar(found.rest, BAR)])
+    rows.append([count(others, "other"), percent(found.rest), bar(found.rest, BAR)])
     lines = table(rows, "lrl")
     click.echo("\n".join([*lines[:-1], click.style(lines[-1], dim=True)]))

@@ -168,7 +168,7 @@ class Writer:
         """The `k` likeliest tokens after `prompt`, with their true probabilities."""
         size = self.model.config.vocab_size
         if not 1 <= k <= size:
-            raise ConfigError(f"k is {k}, and must be between 1 and the vocabulary's {size}")
+            raise ConfigError(f"k is {k}, but must be between 1 and the vocabulary's {size}")
         # what scrolled out of the context does not count, as in generation
         ids = torch.tensor([self.encode(prompt)[-self.model.config.context :]])
         transformer = self.model.transformer

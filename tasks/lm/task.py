@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError
 from suite.task import PackagedTask, TrainingData
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.hub import Model
@@ -45,7 +46,7 @@ class DataConfig:
         if not self.train:
             raise ConfigError("there is no training text; give it with --data or in the recipe's data.train")
         if not 0 < self.held_out < 1:
-            raise ConfigError(f"data.held_out is {self.held_out}, and must be between 0 and 1")
+            raise ConfigError(f"data.held_out is {self.held_out}, but must be between 0 and 1")
         if self.window < 0:
             raise ConfigError(f"data.window is {self.window}, and must not be negative")
 
@@ -105,8 +106,9 @@ class LanguageModelling(PackagedTask):
             vocab_size=tokenizer.vocab_size,
             extra={},
             notes=(
-                f"training text: {len(train):,} documents, {train.total:,} tokens",
-                f"validation text: {len(valid):,} documents, {len(stream):,} of {valid.total:,} tokens looked at",
+                f"training text: {count(len(train), 'document')}, {count(train.total, 'token')}",
+                f"validation text: {count(len(valid), 'document')}, {len(stream):,} of "
+                f"{count(valid.total, 'token')} used",
             ),
         )
 

@@ -20,30 +20,67 @@ POSITIVE = click.IntRange(min=1)
 
 
 @click.command("music")
-@click.option("--seconds", type=float, metavar="S", help="Of new music.  [default: 30, or the melody's length]")
-@click.option("--primer", type=click.Path(), metavar="MIDI", help="Go on from this; the result begins with it.")
+@click.option("--seconds", type=float, metavar="S", help="Length in seconds.  [default: 30, or the melody's length]")
+@click.option(
+    "--primer", type=click.Path(), metavar="MIDI", help="Continue this performance; the result begins with it."
+)
 @click.option("--melody", type=click.Path(), metavar="MIDI", help="Accompany this melody.")
-@click.option("--ending", type=click.Path(), metavar="MIDI", help="Arrive at this, --seconds after the primer.")
-@click.option("--gap", metavar="FROM:TO", help="Replace the primer's notes between these seconds.")
+@click.option("--ending", type=click.Path(), metavar="MIDI", help="Passage to lead into, --seconds after the primer.")
+@click.option("--gap", metavar="FROM:TO", help="Replace the primer's notes between these times, in seconds.")
 @click.option("-o", "--out", type=click.Path(), metavar="FILE", help="MIDI file to write.  [default: music-SEED.mid]")
-@click.option("--wav", type=click.Path(), metavar="FILE", help="Also write a recording.")
+@click.option("--wav", type=click.Path(), metavar="FILE", help="Also write an audio recording (.wav).")
 @click.option(
     "--soundfont",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="For --wav, with FluidSynth installed.",
+    help="Soundfont for --wav; needs FluidSynth.  [default: $SOUNDFONT or the system's]",
 )
 @click.option("--plot", type=click.Path(), metavar="FILE", help="Also draw the piano roll (.png or .svg).")
-@click.option("--takes", type=POSITIVE, default=1, metavar="N", help="How many, into FILE-1.mid, FILE-2.mid ...")
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Of the draws.  [default: random, and told]")
-@click.option("-t", "--temperature", type=float, metavar="T", help="Above 1 is wilder.  [default: 1]")
-@click.option("--top-k", type=int, metavar="K", help="Choose among the K likeliest events; 0 for all.  [default: 0]")
-@click.option("--top-p", type=float, metavar="P", help="Among the likeliest with mass P.  [default: 0.98]")
-@click.option("--density", type=float, default=1.0, metavar="D", help="Above 1 plays more notes.  [default: 1]")
-@click.option("--transpose", type=int, default=0, metavar="N", help="Semitones up: what is given, or the result.")
-@click.option("--tempo", type=float, default=1.0, metavar="F", help="2 is twice as fast: what is given, or the result.")
-@click.option("--may-end", is_flag=True, help="Let the model end the piece; --seconds [300] are then the most.")
-@click.option("--only-new", is_flag=True, help="Leave out the primer, the melody and the ending.")
+@click.option(
+    "--takes",
+    type=POSITIVE,
+    default=1,
+    metavar="N",
+    help="Number of versions, written to FILE-1.mid, FILE-2.mid, ... if several.  [default: 1]",
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", help="Random seed for sampling.  [default: random; printed]"
+)
+@click.option(
+    "-t",
+    "--temperature",
+    type=float,
+    metavar="T",
+    help="Sampling temperature; higher is more surprising.  [default: 1]",
+)
+@click.option("--top-k", type=int, metavar="K", help="Sample from the K most likely events; 0 for all.  [default: 0]")
+@click.option(
+    "--top-p",
+    type=float,
+    metavar="P",
+    help="Sample from the most likely events that together have probability P.  [default: 0.98]",
+)
+@click.option(
+    "--density", type=float, default=1.0, metavar="D", help="Density of notes; above 1 plays more notes.  [default: 1]"
+)
+@click.option(
+    "--transpose",
+    type=int,
+    default=0,
+    metavar="N",
+    help="Transpose the given music, or else the result, up by N semitones.  [default: 0]",
+)
+@click.option(
+    "--tempo",
+    type=float,
+    default=1.0,
+    metavar="F",
+    help="Speed up the given music, or else the result; 2 is twice as fast.  [default: 1]",
+)
+@click.option(
+    "--may-end", is_flag=True, help="Let the model end the piece; --seconds is then the maximum, and 300 by default."
+)
+@click.option("--only-new", is_flag=True, help="Write only the new notes, without primer, melody and ending.")
 @model_options("music")
 @json_option
 @quiet_option
@@ -72,9 +109,9 @@ def run(
     quiet: bool,
     **rules: Any,
 ) -> None:
-    """Write a piano performance, or go on with yours.
+    """Write a piano performance, or continue one of yours.
 
-    The names of the files that were written stand on standard output.
+    The names of the written files are printed to standard output.
 
     \b
     suite run music --seconds 60 --seed 7 -o piece.mid --wav piece.wav --plot piece.png
@@ -85,15 +122,15 @@ def run(
     settings = {name: value for name, value in rules.items() if value is not None}
     if gap is not None and (primer is None or melody or ending or may_end or seconds is not None):
         raise click.UsageError(
-            "--gap is a place in the --primer; it takes no --melody, --ending, --seconds or --may-end"
+            "--gap needs a --primer and cannot be combined with --melody, --ending, --seconds or --may-end"
         )
     for option, path, endings in (("--wav", wav, (".wav",)), ("--plot", plot, (".png", ".svg"))):
         if path is not None and Path(path).suffix.lower() not in endings:
             raise click.UsageError(f"{option} {path} must end in {' or '.join(endings)}")
     if out is not None and Path(out).suffix.lower() not in (".mid", ".midi"):
-        raise click.UsageError(f"--out {out} must end in .mid; sound and pictures have --wav and --plot")
+        raise click.UsageError(f"--out {out} must end in .mid; use --wav for sound and --plot for a picture")
     if soundfont is not None and wav is None:
-        raise click.UsageError("--soundfont is for a recording; name its file with --wav")
+        raise click.UsageError("--soundfont needs --wav, the recording to write")
     given: dict[str, Any] = {
         name: read(path, quiet) for name, path in (("primer", primer), ("ending", ending)) if path is not None
     }
@@ -186,7 +223,7 @@ def read_melody(path: str, quiet: bool) -> Performance:
             return track
     highest = skyline(reading.performance)
     if not highest.all() and not quiet:
-        notice(f"{path}: the melody is the {highest.sum():,} notes that are highest, of {len(highest):,}")
+        notice(f"{path}: the melody is the highest notes, {highest.sum():,} of {len(highest):,}")
     return part(reading.performance, highest)
 
 
@@ -207,7 +244,7 @@ def bar(seconds: float | None, melody: Performance | None, gap: tuple[float, flo
 
     total = gap[1] - gap[0] if gap is not None else seconds or default_seconds(melody, may_end)
     form = "{desc} {percentage:3.0f}%|{bar}| {n:.0f} of {total:.0f} s [{elapsed}<{remaining}]"
-    return tqdm(desc="playing", total=total, bar_format=form, disable=None, leave=False)
+    return tqdm(desc="generating", total=total, bar_format=form, disable=None, leave=False)
 
 
 def named(path: str, suffix: str) -> Path:
@@ -217,18 +254,52 @@ def named(path: str, suffix: str) -> Path:
 
 @click.command("music")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@click.option("--train", multiple=True, metavar="SOURCE", help="Recordings that n-grams and copies are counted on.")
+@click.option("--train", multiple=True, metavar="SOURCE", help="Recordings to count n-grams and copied passages on.")
 @click.option(
-    "--piece", type=click.Choice(["file", "folder"]), default="file", help="What a piece is.  [default: file]"
+    "--piece",
+    type=click.Choice(["file", "folder"]),
+    default="file",
+    help="What counts as one piece: a file, or a folder of recordings.  [default: file]",
 )
-@click.option("--held-out", type=float, default=0.0, metavar="S", help="Evaluate on this share of DATA's pieces alone.")
-@click.option("--part", type=click.Choice(["all", "held-out"]), default="all", help="Held out by DATA's own table.")
-@click.option("--stride", type=POSITIVE, metavar="N", help="Tokens between windows.  [default: half a window]")
-@click.option("--length", type=POSITIVE, metavar="N", help="Tokens in a window.  [default: the model's context]")
-@click.option("--samples", type=click.IntRange(min=0), default=0, metavar="N", help="Takes to compare with DATA.")
-@click.option("--seconds", type=float, default=30.0, metavar="S", help="Of each take.  [default: 30]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of the takes.  [default: 0]")
-@click.option("--limit", type=click.IntRange(min=0), default=0, metavar="N", help="Recordings to read; 0 for all.")
+@click.option(
+    "--held-out",
+    type=float,
+    default=0.0,
+    metavar="S",
+    help="Evaluate only on this share of DATA's pieces; 0 for all.  [default: 0]",
+)
+@click.option(
+    "--part",
+    type=click.Choice(["all", "held-out"]),
+    default="all",
+    help="Evaluate all pieces, or only those that DATA's own table holds out.  [default: all]",
+)
+@click.option(
+    "--stride", type=POSITIVE, metavar="N", help="Tokens from one window's start to the next.  [default: half a window]"
+)
+@click.option(
+    "--length", type=POSITIVE, metavar="N", help="Length of a window in tokens.  [default: the model's context]"
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Number of samples to compare with DATA.  [default: 0]",
+)
+@click.option(
+    "--seconds", type=float, default=30.0, metavar="S", help="Length of each sample in seconds.  [default: 30]"
+)
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Random seed for the samples.  [default: 0]"
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Number of recordings to read; 0 for all.  [default: 0]",
+)
 @model_options("music")
 @json_option
 def evaluate(
@@ -240,9 +311,9 @@ def evaluate(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Measure how well a model predicts performances, and how its own compare with them.
+    """Measure how well a model predicts performances, and how similar its own are to them.
 
-    DATA is MIDI files, folders, zip files or data-set names. Beside the model stand n-grams over the same events.
+    DATA is MIDI files, folders, zip files or data-set names. The model is compared with n-grams over the same events.
 
     \b
     suite eval music recordings/ --samples 16

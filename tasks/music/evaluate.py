@@ -23,6 +23,7 @@ from suite.tasks.music import metrics
 from suite.tasks.music.format import Format
 from suite.tasks.music.task import report
 from suite.training.fit import cache_directory
+from suite.wording import count
 
 ORDERS = {"unigram": 1, "bigram": 2, "trigram": 3}
 
@@ -96,11 +97,11 @@ def evaluate(
     if part == "held-out" or held_out:
         known, music = split_by_piece(music, held_out)
         if not music:
-            raise DataError(f"none of {len(found.recordings):,} recordings is held out; raise held_out")
+            raise DataError(f"{count(len(found.recordings), 'recording')} given, but none is held out; raise held_out")
     if train:
         known, _ = split_by_piece(read_recordings(train, cache, piece=piece, pedal=mode).recordings, held_out)
         if not known:
-            raise DataError("all recordings to count on are held out; name others, or lower held_out")
+            raise DataError("all recordings to count n-grams on are held out; name others, or lower held_out")
         counted_on = ", ".join(train)
     else:
         counted_on = "the pieces not held out" if known else "the other half of the same recordings"
@@ -213,7 +214,7 @@ def compare(
 
     long = [one for one in music if one.performance.duration >= seconds]
     if not long:
-        raise DataError(f"none of {len(music):,} recordings has {seconds:g} seconds; compare shorter samples")
+        raise DataError(f"no recording lasts {seconds:g} seconds; compare shorter samples")
     half = metrics.first_half(long)
     reference, others = (
         [_as_events(one, format) for one in metrics.excerpts(list(compress(long, side)), count, seconds)]
@@ -275,9 +276,9 @@ def _copied(samples: Sequence[Performance], known: Sequence[Recording]) -> dict[
 def lines(found: Mapping[str, Any]) -> list[str]:
     """What `evaluate` found, for a person to read."""
     shown = [
-        f"{found['recordings']:,} recordings of {found['pieces']:,} pieces, {found['notes']:,} notes, "
-        f"{found['seconds'] / 3600:.2f} hours, {found['tokens']:,} tokens",
-        f"windows of {found['length']:,} tokens every {found['stride']:,}",
+        f"{count(found['recordings'], 'recording')} of {count(found['pieces'], 'piece')}, "
+        f"{count(found['notes'], 'note')}, {found['seconds'] / 3600:.2f} hours, {count(found['tokens'], 'token')}",
+        f"windows of {count(found['length'], 'token')} every {found['stride']:,}",
         f"n-grams counted on {found['ngrams_counted_on']}",
         *found["lost"],
         "",
@@ -287,14 +288,14 @@ def lines(found: Mapping[str, Any]) -> list[str]:
         interval = "" if figures["interval"] is None else "{:.3f} to {:.3f}".format(*figures["interval"])
         each = (f"{figures[f'nats_per_{unit}']:.3f}" for unit in ("token", "note", "second"))
         rows.append([_title(name, found), *each, interval])
-    shown += table(rows, "lrrrr", ["", "nats/token", "nats/note", "nats/second", "95 % of nats/token"])
+    shown += table(rows, "lrrrr", ["", "nats/token", "nats/note", "nats/second", "95 % interval of nats/token"])
     samples = found["samples"]
     if samples is None:
         return shown
     shown += [
         "",
-        f"{samples['count']} samples of {samples['seconds']:g} s: histograms' overlap with as many excerpts, and their "
-        "divergence from these in nats",
+        f"{count(samples['count'], 'sample')} of {samples['seconds']:g} s: overlap of histograms with those of as many "
+        "excerpts, and divergence from them in nats",
         "",
     ]
     rows = [
@@ -304,7 +305,7 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     names = [_title(name, found) for name in next(iter(samples["likeness"].values()))]
     shown += table(rows, "l" + "r" * len(names), ["", *names])
     if samples["copies"] is not None:
-        shown += ["", "notes in a row that are also in training, at any pitch and in any rhythm", ""]
+        shown += ["", "notes in a row that also occur in training, at any pitch and in any rhythm", ""]
         rows = []
         for name, copied in samples["copies"].items():
             longest = copied["longest"]

@@ -39,7 +39,7 @@ def main() -> None:
 
 @main.command("round-trip")
 @click.argument("archive", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--limit", default=0, help="Files to read. [default: all]")
+@click.option("--limit", default=0, help="Number of files to read.  [default: all]")
 def round_trip(archive: Path, limit: int) -> None:
     """Encode and decode every MIDI file of a zip file, and compare note by note."""
     coding = EventTable()
@@ -102,9 +102,14 @@ def members(archive: Path, limit: int = 0) -> Iterator[tuple[str, bytes]]:
 @main.command()
 @click.argument("archive", type=click.Path(exists=True, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/positions"), show_default=True)
-@click.option("--seeds", default=3, show_default=True, help="How many: 1, 2, ...")
-@click.option("--only", multiple=True, type=click.Choice(POSITIONS), help="Positions. [default: all]")
-@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
+@click.option("--seeds", default=3, show_default=True, help="Number of seeds; they are 1, 2, ...")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(POSITIONS),
+    help="Kind of positions; may be given several times.  [default: all]",
+)
+@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a setting of the recipe.")
 def positions(archive: Path, out: Path, seeds: int, only: tuple[str, ...], settings: tuple[str, ...]) -> None:
     """Train `positions.toml` with each kind of position and seed; print nats a token on the pieces held out."""
     rows = []
@@ -142,9 +147,11 @@ def timed_run(recipe: Recipe, out: Path) -> dict[str, Any]:
 
 
 @main.command()
-@click.option("--context", default=2048, show_default=True, help="Tokens that the model sees, and that are there.")
-@click.option("--tokens", default=64, show_default=True, help="Tokens to generate with a cache.")
-@click.option("--uncached", default=4, show_default=True, help="Tokens to generate without.")
+@click.option(
+    "--context", default=2048, show_default=True, help="Context of the model and length of the prompt, in tokens."
+)
+@click.option("--tokens", default=64, show_default=True, help="Number of tokens to generate with a cache.")
+@click.option("--uncached", default=4, show_default=True, help="Number of tokens to generate without a cache.")
 def speed(context: int, tokens: int, uncached: int) -> None:
     """Tokens/s of the embedded model's shape at a full context, with the cache and in a loop without one."""
     import torch
@@ -192,7 +199,7 @@ def loop(model: Any, tokens: Any, count: int) -> Any:
 
 @main.command()
 @click.argument("archive", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--megabytes", default=10.0, show_default=True, help="Size of the large file.")
+@click.option("--megabytes", default=10.0, show_default=True, help="Size of the large file in megabytes.")
 def reading(archive: Path, megabytes: float) -> None:
     """Notes/s from MIDI files to events on all cores, and time and memory of one large file."""
     from concurrent.futures import ProcessPoolExecutor

@@ -107,7 +107,9 @@ class Format:
             CheckpointError: it is no music model, or one of another vocabulary.
         """
         if extra.get("events") != "performance":
-            raise CheckpointError(f"{name} is no music model: its checkpoint names no vocabulary of events")
+            raise CheckpointError(f"{name} is not a music model: its checkpoint names no event vocabulary")
         if tuple(extra.get("specials", ())) != SPECIALS:
-            raise CheckpointError(f"{name} has the special tokens {extra.get('specials')}, and this suite {SPECIALS}")
+            raise CheckpointError(
+                f"{name} has the special tokens {extra.get('specials')}, but this version of suite has {SPECIALS}"
+            )
         return cls(pedal=bool(extra.get("pedal")))

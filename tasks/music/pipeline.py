@@ -147,7 +147,7 @@ class Player:
         if not 0 <= start < end:
             raise ConfigError(f"a gap cannot last from {start:g} to {end:g} s")
         if not (starts >= end).any():
-            raise ConfigError(f"nothing follows the gap, which ends at {end:g} s; go on from the piece instead")
+            raise ConfigError(f"nothing follows the gap, which ends at {end:g} s; continue the piece instead")
         before, after = part(performance, starts < start), part(performance, starts >= end)
         until = float(after.start[0])
         reached = cut(before, start)
@@ -337,20 +337,20 @@ def check(
 ) -> None:
     """Raise a ConfigError that names the argument that is out of its range, or does not go with another."""
     if count < 1:
-        raise ConfigError(f"{count} takes were asked for; there must be at least one")
+        raise ConfigError(f"takes is {count}, but must be at least 1")
     if seconds is not None and not 1 / RATE <= seconds <= LONGEST:
-        raise ConfigError(f"seconds is {seconds:g}, and must be between {1 / RATE} and {LONGEST:g}")
+        raise ConfigError(f"seconds is {seconds:g}, but must be between {1 / RATE} and {LONGEST:g}")
     if melody is not None and (primer is not None or ending is not None):
         raise ConfigError("a melody is accompanied from its beginning to its end; it takes no primer and no ending")
     if may_end and (melody is not None or ending is not None):
-        raise ConfigError("with a melody or an ending the length is given: the piece cannot end by itself")
+        raise ConfigError("with a melody or an ending the length is fixed, so the model cannot end the piece")
     for name, value in (("density", density), ("tempo", tempo)):
         if not 0 < value < math.inf:
-            raise ConfigError(f"{name} is {value:g}, and must be above 0")
+            raise ConfigError(f"{name} is {value:g}, but must be above 0")
     if seconds is not None and not 1 / RATE <= seconds * tempo <= LONGEST:
         raise ConfigError(
-            f"{seconds:g} s at {tempo:g} times the tempo come to {seconds * tempo:g} s, and must be between {1 / RATE} "
+            f"{seconds:g} s at {tempo:g} times the tempo is {seconds * tempo:g} s, but must be between {1 / RATE} "
             f"and {LONGEST:g}"
         )
     if not -127 <= transpose <= 127:
-        raise ConfigError(f"transpose is {transpose}, and must be from -127 to 127")
+        raise ConfigError(f"transpose is {transpose}, but must be from -127 to 127")

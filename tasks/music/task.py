@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
 from suite.task import PackagedTask, TrainingData
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.hub import Model
@@ -73,7 +74,7 @@ class Music(PackagedTask):
     """The task `music`."""
 
     name = "music"
-    summary = "write a piano performance, or go on with yours"
+    summary = "write a piano performance, or continue one of yours"
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's MIDI files, and cut windows out of them."""
@@ -85,7 +86,7 @@ class Music(PackagedTask):
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         options = from_table(MusicConfig, recipe.options, "recipe", "music.")
         if not data.train:
-            raise ConfigError("there is no music to learn from; give MIDI files with --data or in data.train")
+            raise ConfigError("there is no training music; give MIDI files with --data or in data.train")
         format = Format(pedal=options.pedal == "events")
         context = self._context(recipe, format)
         mode: Literal["keep", "fold"] = "keep" if format.pedal else "fold"
@@ -117,8 +118,8 @@ class Music(PackagedTask):
             extra=format.to_dict(),
             notes=(
                 f"training music: {described(train)}",
-                f"validation music: {described(valid)}; {total:,} tokens, {sum(len(one.tokens) for one in held):,} "
-                "looked at",
+                f"validation music: {described(valid)}; {sum(len(one.tokens) for one in held):,} of {total:,} "
+                "tokens used",
                 *report(lost, cache),
             ),
         )
@@ -132,10 +133,12 @@ class Music(PackagedTask):
         if recipe.base:
             base = read(resolve(recipe.base))
             if Format.from_dict(base.extra, recipe.base) != format:
-                raise ConfigError(f"base model {recipe.base!r} has other pedal events than music.pedal asks for")
+                raise ConfigError(
+                    f"base model {recipe.base!r} has different pedal events from those music.pedal asks for"
+                )
             context = context or base.config.context
         if context < 16:
-            raise ConfigError("model.context is missing or below 16: how many events the model sees at once")
+            raise ConfigError("model.context (events the model sees at once) is missing or below 16")
         return context
 
     def pipeline(self, model: Model, **options: Any) -> Player:
@@ -150,7 +153,9 @@ def described(recordings: Sequence[Any]) -> str:
     notes = sum(len(recording.performance) for recording in recordings)
     hours = sum(recording.performance.duration for recording in recordings) / 3600
     pieces = len({recording.piece for recording in recordings})
-    return f"{len(recordings):,} recordings of {pieces:,} pieces, {notes:,} notes, {hours:.1f} hours"
+    return (
+        f"{count(len(recordings), 'recording')} of {count(pieces, 'piece')}, {count(notes, 'note')}, {hours:.1f} hours"
+    )
 
 
 def report(lost: Sequence[str], cache: Path) -> list[str]:
@@ -160,4 +165,4 @@ def report(lost: Sequence[str], cache: Path) -> list[str]:
     cache.mkdir(parents=True, exist_ok=True)
     path = cache / "music-lost.txt"
     path.write_text("\n".join(lost) + "\n", encoding="utf-8")
-    return [*lost[:3], f"{len(lost):,} files lost something; all of it is in {path}"]
+    return [*lost[:3], f"{len(lost):,} files could not be read completely; {path} lists all of them"]

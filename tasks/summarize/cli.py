@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import os
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from suite.cli.options import json_option, load_model, model_options, quiet_option
+from suite.cli.options import json_option, load_model, model_options, quiet_option, tell_experimental
 from suite.cli.show import notice, percent, write, write_json
+from suite.errors import DataError
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.data.articles import Article
@@ -21,16 +25,23 @@ if TYPE_CHECKING:
 
 POSITIVE, COUNT = click.IntRange(min=1), click.IntRange(min=0)
 STYLES = click.Choice(["extract", "write", "tldr"])
+STYLES_HELP = "Extract sentences. Experimental: write new ones; tldr, as GPT-2.  [default: the model's]"
 
 
 @click.command("summarize")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
-@click.option("--style", type=STYLES, help="Take sentences, write new ones, or TL;DR as GPT-2.  [default: the model's]")
-@click.option("--max-words", type=POSITIVE, metavar="N", help="None more.  [default: 100 for an extract]")
-@click.option("--sentences", type=POSITIVE, metavar="N", help="At most so many.")
-@click.option("--title", metavar="TEXT", help="Of the article, in place of the one that its file names.")
-@click.option("--show-source", is_flag=True, help="Say where each sentence comes from.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of TL;DR's draws.  [default: 0]")
+@click.option("--style", type=STYLES, help=STYLES_HELP)
+@click.option("--max-words", type=POSITIVE, metavar="N", help="Maximum number of words.  [default: 100 for an extract]")
+@click.option("--sentences", type=POSITIVE, metavar="N", help="Maximum number of sentences.  [default: no limit]")
+@click.option("--title", metavar="TEXT", help="Title of the article, in place of the one in its file.")
+@click.option("--show-source", is_flag=True, help="Show where each sentence comes from.")
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Random seed for sampling with --style tldr.  [default: 0]",
+)
 @model_options("summarize")
 @json_option
 @quiet_option
@@ -49,10 +60,10 @@ def run(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Sum articles up.
+    """Summarise articles.
 
     FILE is plain text, Markdown, HTML, a MediaWiki page, or a MediaWiki dump; - is standard input, which is also read
-    where there is none. A name or number in a written summary that the article does not have is warned of.
+    if no FILE is given. Names and numbers in a written summary that are not in the article cause a warning.
 
     \b
     suite run summarize article.txt --max-words 60
@@ -70,6 +81,13 @@ def run(
     for number, article in enumerate(itertools.chain([first], articles)):
         with bar() as progress:
             found = summarizer(article, progress=progress, **options)
+        if found.style != "extract" and not number and not quiet:
+            tell_experimental(
+                summarizer.model,
+                "invents much of what it writes",
+                "take an extract, --style extract with the embedded model, or name a larger language model for TL;DR, "
+                "such as --style tldr --model gpt2",
+            )
         if as_json:
             write_json({"where": article.where, **dataclasses.asdict(found)})
             continue
@@ -104,7 +122,7 @@ def show(found: Summary, article: Article, show_source: bool, quiet: bool) -> No
     if show_source:
         for one in found.sentences:
             if one.start is None or one.end is None:
-                write(f"  [nowhere] {one.text}\n")
+                write(f"  [not in the article] {one.text}\n")
                 continue
             before = article.body[: one.start]
             share = "" if one.share == 1 else f", {percent(one.share)} of its word pairs"
@@ -116,16 +134,28 @@ def show(found: Summary, article: Article, show_source: bool, quiet: bool) -> No
     for warning in found.warnings:
         notice(f"warning: {warning}")
     if found.read < found.of and found.style != "extract":
-        notice(f"the model read {found.read:,} of {found.of:,} sentences: those that fit and rank best")
+        notice(f"the model read {found.read:,} of {count(found.of, 'sentence')}: the best-ranked ones that fit")
 
 
 @click.command("summarize")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@click.option("--style", "styles", type=STYLES, multiple=True, help="One or several.  [default: extract, write]")
 @click.option(
-    "--words", type=COUNT, default=100, metavar="N", help="In each; 0: as many as in its lead.  [default: 100]"
+    "--style",
+    "styles",
+    type=STYLES,
+    multiple=True,
+    help="Style to evaluate; may be given several times.  [default: extract and write]",
 )
-@click.option("--limit", type=COUNT, default=300, metavar="N", help="Articles; 0 for all.  [default: 300]")
+@click.option(
+    "--words",
+    type=COUNT,
+    default=100,
+    metavar="N",
+    help="Words in each summary; 0 for as many as in the lead.  [default: 100]",
+)
+@click.option(
+    "--limit", type=COUNT, default=300, metavar="N", help="Number of articles to evaluate; 0 for all.  [default: 300]"
+)
 @model_options("summarize")
 @json_option
 def evaluate(
@@ -139,10 +169,10 @@ def evaluate(
     quantize: str,
     as_json: bool,
 ) -> None:
-    """Measure how near summaries come to the articles' own leads.
+    """Measure how close summaries come to the articles' own leads.
 
-    DATA is articles with leads: JSON lines, WikiText, MediaWiki dumps, or data-set names. Beside the model stand simple
-    summaries of the same number of words, and the best that sentences of the article could do.
+    DATA is articles with leads: JSON lines, WikiText, MediaWiki dumps, or data-set names. The model is compared with
+    simple summaries of the same number of words, and with the best that sentences of the article could achieve.
     """
     from tqdm import tqdm
 
@@ -151,7 +181,7 @@ def evaluate(
 
     loaded = load_model(model, revision, device, quantize)
     chosen = [check_style(style) for style in styles or ("extract", "write")]
-    with tqdm(desc="summing up", unit=" articles", disable=None, leave=False) as progress:
+    with tqdm(desc="summarising", unit=" articles", disable=None, leave=False) as progress:
         found = evaluation.evaluate(loaded, data, styles=chosen, words=words, limit=limit, progress=progress.update)
     if as_json:
         write_json(found)
@@ -167,6 +197,11 @@ def read(files: Sequence[str], title: str | None, quiet: bool) -> Iterator[Artic
 
     for file in files:
         notes = Notes()
+        if file != "-" and not os.path.exists(file):  # noqa: PTH110 (Path.exists fails for a text too long to be a name)
+            name = textwrap.shorten(file, 60, placeholder=" ...")
+            raise DataError(
+                f"{name}: no file there; to sum up a text itself, pipe it in: echo TEXT | suite run summarize"
+            )
         source = sys.stdin.buffer.read() if file == "-" else Path(file)
         for article in read_pages(source, notes, name="standard input" if file == "-" else ""):
             sections = [Section(heading="", text=article.lead)] if article.lead else []

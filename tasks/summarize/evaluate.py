@@ -20,6 +20,7 @@ from suite.tasks.summarize.metrics import Floats
 from suite.tasks.summarize.pipeline import Style, Summarizer
 from suite.tasks.summarize.select import sentences_of
 from suite.tasks.summarize.task import FEWEST, fitted, spread
+from suite.wording import count
 
 BASELINES: dict[str, Callable[[Article, int | None], str]] = {
     "first of each paragraph": baselines.first_of_paragraphs,
@@ -135,15 +136,15 @@ def perplexity(summarizer: Summarizer, articles: Sequence[Article]) -> dict[str,
     tokens = 0
     for place, article in enumerate(articles):
         lead = format.tokenizer.decode(fitted(article.lead, format.tokenizer, summarizer.lead_tokens - 1))
-        count = len(format.tokenizer.encode(lead))
-        tokens += count
+        length = len(format.tokenizer.encode(lead))
+        tokens += length
         prompts = {
             "own body": format.prompt(article, bodies[place]),
             "another body": format.prompt(article, bodies[(place + 1) % len(articles)]),
             "no body": format.around(article.title, ""),
         }
         for name, prompt in prompts.items():
-            found[name] -= float(extractor.likelihoods(prompt, [lead])[0]) * count
+            found[name] -= float(extractor.likelihoods(prompt, [lead])[0]) * length
     return {name: nats / tokens for name, nats in found.items()}
 
 
@@ -160,9 +161,9 @@ def lines(found: dict[str, Any]) -> list[str]:
         rows.append([name, *each, *shares, f"{figures['length']['words']:.0f}"])
     heads = ["", *names, "unsupported", "repeated", "novel pairs", "words"]
     told = table(rows, "l" + "r" * (len(heads) - 1), heads)
-    length = f"{found['words']} words" if found["words"] else "as many words as its lead"
-    told.insert(0, f"{found['model']}: {found['articles']:,} articles, each summed up in {length}")
+    length = count(found["words"], "word") if found["words"] else "as many words as its lead"
+    told.insert(0, f"{found['model']}: {count(found['articles'], 'article')}, each summarised in {length}")
     if found["perplexity"] is not None:
-        nats = ", ".join(f"{value:.3f} behind {name}" for name, value in found["perplexity"].items())
-        told.append(f"nats a token of the lead: {nats}")
+        nats = ", ".join(f"{value:.3f} after {name}" for name, value in found["perplexity"].items())
+        told.append(f"nats per token of the lead: {nats}")
     return told

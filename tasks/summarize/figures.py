@@ -33,10 +33,15 @@ STARTS = {  # what is trained from nothing takes larger steps
 
 @click.command()
 @click.argument("train")
-@click.option("--valid", required=True, help="Articles to write leads of.")
+@click.option("--valid", required=True, help="Articles to validate on.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/curve"), show_default=True)
-@click.option("--limit", default=100, show_default=True, help="Articles of --valid whose leads are written for ROUGE.")
-@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
+@click.option(
+    "--limit",
+    default=100,
+    show_default=True,
+    help="Number of articles of --valid to write leads for and score with ROUGE.",
+)
+@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a setting of the recipe.")
 def main(train: str, valid: str, out: Path, limit: int, settings: tuple[str, ...]) -> None:
     """Train `curve.toml` on 1%, 10% and all of TRAIN, from both starts; print loss and ROUGE of the leads written."""
     articles = sum(1 for _ in read_articles([train], Notes()))

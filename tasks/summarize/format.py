@@ -33,7 +33,9 @@ class Format:
     def __post_init__(self) -> None:
         for name in SPECIALS:
             if name not in self.tokenizer.specials:
-                raise CheckpointError(f"the tokenizer has no {name} token, so it cannot part a body from its summary")
+                raise CheckpointError(
+                    f"the tokenizer has no {name} token, so it cannot separate a body from its summary"
+                )
 
     def select(self, sentences: Sequence[Sentence], scores: Floats) -> list[int]:
         """Places of the best sentences that fit together, in order of the text."""

@@ -30,6 +30,7 @@ from suite.tasks.summarize.select import (
     sentences_of,
     words_of,
 )
+from suite.wording import count
 
 Style = Literal["extract", "write", "tldr"]
 
@@ -155,7 +156,7 @@ class Extractor:
         texts = [sentences[place].text for place in best]
         likelihoods = []
         for number, prompt in enumerate((self.format.prompt(article, chosen), self.format.around(article.title, ""))):
-            progress("reading the best", number, 2)
+            progress("scoring sentences", number, 2)
             likelihoods.append(self.likelihoods(prompt, texts))
         behind, alone = likelihoods
         rows = np.column_stack([rows[best], behind, behind - alone])
@@ -182,7 +183,7 @@ class Summarizer:
     """Sums articles up.
 
     Args:
-        model: a summarising model, or for the style "tldr" any language model.
+        model: a summarising model, or for the style "tldr" any language model, the larger the better.
         style: the one taken where a call names none (None: the one that the model's card names).
 
     Raises:
@@ -239,7 +240,8 @@ class Summarizer:
             article: its text, read as from a text file; or one with a title and sections, of which a lead that it has
                 already is not looked at.
             style: "extract" (sentences of the article), "write", or "tldr" (any language model, without training;
-                Radford et al. 2019).
+                Radford et al. 2019). The last two are experimental: models of under 100 million parameters, such as
+                the embedded ones, invent much of what they write.
             max_words: none more (None: 100 for an extract, and what the model makes of it for the others).
             sentences: at most so many.
             seed: of the draws of "tldr"; the other styles have none.
@@ -251,9 +253,9 @@ class Summarizer:
         """
         style = check_style(style or self.style)
         if style != "tldr" and not self.trained:
-            raise ConfigError(f"{self.model.name} was not trained to summarise; it can do the style tldr alone")
+            raise ConfigError(f"{self.model.name} was not trained to summarise; only the style tldr works with it")
         if (max_words is not None and max_words < 1) or (sentences is not None and sentences < 1):
-            raise ConfigError("a summary has at least one word and one sentence")
+            raise ConfigError("max_words and sentences must be at least 1")
         if isinstance(article, str):
             [page] = read_pages(article, Notes(), kind="text")
             found = self.summarize(
@@ -262,7 +264,7 @@ class Summarizer:
             return in_text(found, article, page.body)
         every = sentences_of(article)
         if not every:
-            raise DataError(f"{article.where or 'the article'} has no text to sum up")
+            raise DataError(f"{article.where or 'the article'} has no text to summarise")
         if style == "extract":
             return self._extract(article, every, max_words or (None if sentences else WORDS), sentences, progress)
         if style == "write":
@@ -291,7 +293,7 @@ class Summarizer:
         taken = tuple(SummarySentence(text=one.text, start=one.start, end=one.end, share=1.0) for one in chosen)
         warnings = []
         if max_words is not None and sum(len(one.text.split()) for one in chosen) > max_words:
-            warnings.append(f"the best sentence alone has more than {max_words} words")
+            warnings.append(f"the best sentence alone has more than {count(max_words, 'word')}")
         return Summary(
             title=article.title,
             text=" ".join(one.text for one in taken),
@@ -354,9 +356,9 @@ def enough(sentences: Sequence[Sentence], most: int, words: int) -> int:
     """How many of the first sentences it takes to have `most` whole ones of them, none twice, and so many words."""
     found: set[tuple[str, ...]] = set()
     size = 0
-    for count, one in enumerate(sentences):
+    for number, one in enumerate(sentences):
         if len(found) >= most and size >= words:
-            return count
+            return number
         if is_whole(one) and (own := tuple(words_of(one.text))) not in found:
             found.add(own)
             size += len(one.text.split())
@@ -385,7 +387,7 @@ def check_style(style: str) -> Style:
     match style:
         case "extract" | "write" | "tldr":
             return style
-    raise ConfigError(f"no style {style!r}; there are extract, write and tldr")
+    raise ConfigError(f"no style {style!r}; available: extract, write, tldr")
 
 
 def written(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
 from suite.task import PackagedTask, TrainingData
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.data.articles import Article
@@ -74,7 +75,7 @@ class Summarizing(PackagedTask):
     """The task `summarize`."""
 
     name = "summarize"
-    summary = "write the lead that an article lacks, or take it out of the article"
+    summary = "summarise articles, in their own sentences or in new ones"
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Select sentences of the recipe's articles and write them as sequences."""
@@ -88,7 +89,7 @@ class Summarizing(PackagedTask):
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         options = from_table(SummarizeConfig, recipe.options, "recipe", "summarize.")
         if not data.train:
-            raise ConfigError("there are no articles to learn from; give them with --data or in data.train")
+            raise ConfigError("there are no training articles; give them with --data or in data.train")
         tokenizer, context = self._tokenizer(recipe)
         room = context - options.lead_tokens - Format.title_tokens - 4
         if room < 32:
@@ -111,7 +112,7 @@ class Summarizing(PackagedTask):
             raise DataError(f"no article has a lead and a body of at least {FEWEST} sentences")
         notes = told.lines()
         if short:
-            notes.append(f"{short:,} articles with a body of fewer than {FEWEST} sentences left out")
+            notes.append(f"{count(short, 'article')} with a body of fewer than {FEWEST} sentences left out")
         settings = {
             "style": options.style,
             "source_tokens": room,
@@ -122,7 +123,7 @@ class Summarizing(PackagedTask):
         weighed = [one for one in spread(train, options.weigh_on) if len(sentences_of(one)) >= FEWEST]
         if not weighed:
             raise DataError(
-                f"none of the {options.weigh_on} articles that the likelihoods are weighed on has a body of {FEWEST} "
+                f"none of the {options.weigh_on} articles used to weigh the likelihoods has a body of {FEWEST} "
                 "sentences; raise summarize.weigh_on"
             )
         return TrainingData(
@@ -132,7 +133,7 @@ class Summarizing(PackagedTask):
             vocab_size=tokenizer.vocab_size,
             extra=settings,
             finish=finisher(weighed, format, ranker, options.attention == "prefix"),
-            notes=(*notes, f"{len(examples):,} articles to learn from, {len(held):,} to validate on"),
+            notes=(*notes, f"{count(len(examples), 'article')} for training, {len(held):,} for validation"),
         )
 
     def _tokenizer(self, recipe: Recipe) -> tuple[Any, int]:
@@ -142,7 +143,7 @@ class Summarizing(PackagedTask):
         context = int(recipe.model.get("context", 0))
         name = str(recipe.tokenizer.get("model", "") or recipe.base)
         if not name:
-            raise ConfigError("no base model is named, and no tokenizer.model to take a vocabulary from")
+            raise ConfigError("no vocabulary to use; name a base model, or set tokenizer.model")
         tokenizer, longest = vocabulary(name)
         return tokenizer, context or longest
 

@@ -17,6 +17,7 @@ from suite.data.documents import check_surrogates, decode, json_lines, read_byte
 from suite.data.tables import csv_rows
 from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.tasks.translate.pipeline import Translation
@@ -81,13 +82,17 @@ def read_records(path: Path, *, column: str | None = None, field: str | None = N
     table, objects = kind in ("tsv", "csv"), kind == "jsonl"
     if suffix not in _KINDS and not _TEXT.fullmatch(suffix):
         raise ConfigError(
-            f"{path}: read are tables (.tsv, .tab, .csv), JSON lines (.jsonl, .ndjson) and a text a line (.txt, a "
-            f"language such as .en, or no suffix), not {suffix}; convert or rename it"
+            f"{path}: {suffix} files are not supported; use a table (.tsv, .tab, .csv), JSON lines (.jsonl, .ndjson) "
+            "or one text per line (.txt, a language such as .en, or no suffix)"
         )
     if column is not None and not table:
-        raise ConfigError(f"{path}: --column is for tables; {'name a --field of JSON lines' if objects else 'drop it'}")
+        raise ConfigError(
+            f"{path}: --column is for tables; {'use --field for JSON lines' if objects else 'leave it out'}"
+        )
     if field is not None and not objects:
-        raise ConfigError(f"{path}: --field is for JSON lines; {'name a --column of a table' if table else 'drop it'}")
+        raise ConfigError(
+            f"{path}: --field is for JSON lines; {'use --column for a table' if table else 'leave it out'}"
+        )
     if objects:
         return Records(kind=kind, records=list(_objects(path, field or "text")))
     content = decode(read_bytes(path), path)
@@ -110,7 +115,7 @@ def read_records(path: Path, *, column: str | None = None, field: str | None = N
     else:
         names = rows[0][2] if rows else []
         if column not in names:
-            raise DataError(f"{path}, line 1: no column {column!r}; there are {', '.join(names) or 'none'}")
+            raise DataError(f"{path}, line 1: no column {column!r}; available: {', '.join(names) or 'none'}")
         index = names.index(column)
         row, end = _end(rows.pop(0)[1])
         mark += f"{row}{delimiter}translation{end}"
@@ -118,9 +123,7 @@ def read_records(path: Path, *, column: str | None = None, field: str | None = N
     for place, line, cells in rows:
         row, end = _end(line)
         if len(cells) <= index:
-            raise DataError(
-                f"{path}, line {place}: column {index + 1} is asked for, and there are {len(cells)}: {row[:60]!r}"
-            )
+            raise DataError(f"{path}, line {place}: no column {index + 1}, only {len(cells)}: {row[:60]!r}")
         records.append(Record(text=cells[index], row=row, end=end, place=place))
     return Records(kind=kind, delimiter=delimiter, head=mark, records=records)
 
@@ -141,8 +144,8 @@ def _whole_rows(
     for (start, cells), end in zip(found, ends, strict=False):
         if cells and len(cells) != width:
             raise DataError(
-                f"{path}, line {start}: {len(cells)} cells, where the first row has {width}; quote a text that has "
-                "in it what parts cells"
+                f"{path}, line {start}: {count(len(cells), 'cell')}, but the first row has {width}; quote texts that "
+                "contain the separator"
             )
         if cells:
             yield start, "".join(lines[start - 1 : end - 1]), cells
@@ -152,11 +155,11 @@ def _objects(path: Path, field: str) -> Iterator[Record]:
     for place, record in json_lines(path):
         where = f"{path}, line {place}"
         if not isinstance(record, dict):
-            raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
+            raise DataError(f"{where}: each line must be a JSON object, not {type(record).__name__}")
         if not isinstance(record.get(field), str):
-            raise DataError(f"{where}: no text in a field {field!r}; there are {', '.join(record) or 'none'} (--field)")
+            raise DataError(f"{where}: no text in field {field!r}; available: {', '.join(record) or 'none'} (--field)")
         if taken := [name for name in ADDED if name in record]:
-            raise DataError(f"{where}: there is a field {taken[0]!r} already; rename it")
+            raise DataError(f"{where}: there is already a field {taken[0]!r}; rename it")
         check_surrogates(record[field], where)
         yield Record(text=record[field], row=record, place=place)
 
@@ -207,18 +210,18 @@ def translate_file(
         ConfigError: the result would overwrite something, or a column or field is asked for that cannot be.
     """
     if output.is_dir():
-        raise ConfigError(f"{output} is a directory; name a file to write to")
+        raise ConfigError(f"{output} is a directory; give the name of a file to write to")
     if output.exists() and output.samefile(source):
-        raise ConfigError(f"{output} is the input; name another file to write to")
+        raise ConfigError(f"{output} is the input; write to another file")
     if output.suffix == ".gz":
-        raise ConfigError(f"{output}: results are written as they are, not gzipped; leave out .gz")
+        raise ConfigError(f"{output}: the output is not compressed; leave out .gz")
     part = output.with_name(output.name + ".part")
     found = read_records(source, column=column, field=field)
     total = len(found.records)
     about = {"input": hashlib.sha256(read_bytes(source)).hexdigest(), "column": column, "field": field, **settings}
     resumed = done = _finished(part, about)
     if output.exists() and done < total:
-        raise ConfigError(f"{output} exists already; remove it to translate anew, or name another file to write to")
+        raise ConfigError(f"{output} already exists; remove it to translate again, or write to another file")
     progress(done, total)
     part.parent.mkdir(parents=True, exist_ok=True)
     with part.open("ab" if done else "wb") as file:
@@ -236,7 +239,7 @@ def translate_file(
             progress(done, total)
     whole = (found.head + "".join(map(json.loads, part.read_bytes().splitlines()[1:]))).encode()
     if output.exists() and output.read_bytes() != whole:  # equal where a run was stopped between the next two lines
-        raise ConfigError(f"{output} exists already; remove it, and give the same command again to write it anew")
+        raise ConfigError(f"{output} already exists; remove it and give the same command again")
     write_atomic(output, whole)
     part.unlink()
     return total - resumed, total
@@ -257,12 +260,12 @@ def _finished(part: Path, about: Mapping[str, Any]) -> int:
     except ValueError:
         before = None
     if not isinstance(before, dict):
-        raise DataError(f"{part} is in the way, and is no unfinished translation: remove it")
+        raise DataError(f"{part} is not an unfinished translation; remove it")
     done = whole.count(b"\n") - 1
     other = [name for name in {**about, **before} if about.get(name) != before.get(name)]
     if done and other:
         raise DataError(
-            f"{part} was begun with another {' and '.join(sorted(other))}; go on as it was begun, or remove it"
+            f"{part} was started with a different {' and '.join(sorted(other))}; resume with the same, or remove it"
         )
     with part.open("rb+") as file:
         file.truncate(len(whole))

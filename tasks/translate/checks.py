@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from suite.wording import count
+
 DEVIATIONS = 3.0  # of the training pairs' log ratio, from which on a length is far off
 SLACK = 8  # characters added to both lengths: "Ja" may well be "Certainly"
 NARROWEST = 0.1  # a deviation below it comes from too few pairs
@@ -36,7 +38,7 @@ def concerns(source: str, target: str, ratio: tuple[float, float] | None) -> lis
 
     Example:
         >>> concerns("Das war 1984 so.", "It was so so so so.", None)
-        ['"so" stands 4 times in a row', '1984 is missing']
+        ['"so" is repeated 4 times in a row', '1984 is missing']
     """
     if not target.strip():
         return ["the translation is empty"]
@@ -46,16 +48,16 @@ def concerns(source: str, target: str, ratio: tuple[float, float] | None) -> lis
         off = math.log((len(target) + SLACK) / (len(source) + SLACK)) - mean
         if abs(off) > DEVIATIONS * max(deviation, NARROWEST):
             found.append(
-                f"{len(target)} characters for {len(source)}: far "
+                f"{count(len(target), 'character')} for {len(source)}: much "
                 + (
-                    "more than usual, something may be made up"
+                    "longer than usual, something may be made up"
                     if off > 0
-                    else "fewer than usual, something may be lost"
+                    else "shorter than usual, something may be missing"
                 )
             )
     phrase, times = loop(target)
     if times > loop(source)[1]:
-        found.append(f'"{phrase}" stands {times} times in a row')
+        found.append(f'"{phrase}" is repeated {times} times in a row')
     kept = re.sub(r"\D", "", target)
     missing = [number for number in _NUMBER.findall(source) if len(_digits(number)) > 2 and _digits(number) not in kept]
     missing += [link for link in _LINK.findall(source) if link.rstrip(".,;:!?)") not in target]

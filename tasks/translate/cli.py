@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from suite.cli.options import json_option, load_model, model_options, prompt_text, quiet_option
+from suite.cli.options import check_is_text, json_option, load_model, model_options, prompt_text, quiet_option
 from suite.cli.show import notice, percent, table, write, write_json
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.tasks.translate.bulk import Record
@@ -20,29 +21,54 @@ POSITIVE = click.IntRange(min=1)
 TOLD = 10  # warnings that are shown one by one
 
 beams_option = click.option(
-    "--beams", type=POSITIVE, default=5, metavar="N", help="Hypotheses kept; 1 is greedy and fastest.  [default: 5]"
+    "--beams", type=POSITIVE, default=5, metavar="N", help="Number of beams; 1 is greedy and fastest.  [default: 5]"
 )
 penalty_option = click.option(
-    "--length-penalty", type=float, default=1.0, metavar="A", help="Above 1, longer sentences.  [default: 1]"
+    "--length-penalty",
+    type=float,
+    default=1.0,
+    metavar="A",
+    help="Exponent of the length that scores are divided by; above 1 favours longer translations.  [default: 1]",
 )
 
 
 @click.command("translate")
 @click.argument("text", nargs=-1, metavar="[TEXT]...")
 @click.option("--file", type=click.Path(), metavar="FILE", help="Translate a file as one text; - is standard input.")
-@click.option("--from", "source", metavar="LANG", help="Language of the text.  [default: identified]")
-@click.option("--to", "target", metavar="LANG", help="Language to translate into.  [default: the only one]")
+@click.option("--from", "source", metavar="LANG", help="Language of the text.  [default: detected]")
+@click.option(
+    "--to", "target", metavar="LANG", help="Language to translate into.  [default: the only one the model has]"
+)
 @beams_option
 @penalty_option
-@click.option("--n-best", type=POSITIVE, default=1, metavar="N", help="Show N translations of each sentence.")
-@click.option("--prefix", default="", metavar="TEXT", help="What the translation must start with.")
-@click.option("--glossary", type=click.Path(), metavar="FILE", help="Terms: on each line one, a tab, its translation.")
-@click.option("--align", is_flag=True, help="Show which word came from which.")
-@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw that as a picture (.png, .svg, .pdf).")
-@click.option("--input", "bulk", type=click.Path(), metavar="FILE", help="Translate a table, .jsonl or .txt.")
-@click.option("--output", type=click.Path(), metavar="FILE", help="Where their translations go.")
-@click.option("--column", metavar="C", help="Of a table: number, or name in its first row.  [default: 1]")
-@click.option("--field", metavar="NAME", help="Of a .jsonl.  [default: text]")
+@click.option(
+    "--n-best",
+    type=POSITIVE,
+    default=1,
+    metavar="N",
+    help="Show the N best translations of each sentence.  [default: 1]",
+)
+@click.option("--prefix", default="", metavar="TEXT", help="Text that the translation must start with.")
+@click.option(
+    "--glossary",
+    type=click.Path(),
+    metavar="FILE",
+    help="File of terms: on each line a term, a tab and its translation.",
+)
+@click.option("--align", is_flag=True, help="Show which source word each translated word came from.")
+@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw the word alignment (.png, .svg or .pdf).")
+@click.option(
+    "--input",
+    "bulk",
+    type=click.Path(),
+    metavar="FILE",
+    help="Translate each record of a .tsv, .csv, .jsonl or .txt file.",
+)
+@click.option("--output", type=click.Path(), metavar="FILE", help="Output file.")
+@click.option(
+    "--column", metavar="C", help="Column to translate in a table (number, or name in the first row).  [default: 1]"
+)
+@click.option("--field", metavar="NAME", help="Field to read in .jsonl input.  [default: text]")
 @model_options("translate")
 @json_option
 @quiet_option
@@ -71,11 +97,11 @@ def run(
 ) -> None:
     """Translate text between languages.
 
-    TEXT is - for standard input, which is also read where it is piped. A text may be a document: line ends, blank
-    lines and list markers stay where they are. Several texts are translated one by one.
+    If TEXT is -, or is left out and input is piped, standard input is read. A text may be a document: line ends, blank
+    lines and list markers are kept. Several texts are translated one by one.
 
-    --input translates each line of a .txt, each row of a .tsv or .csv (which gets one more column) or each object of a
-    .jsonl. Give the same command again to go on with a run that stopped.
+    --input translates each line of a .txt, each row of a .tsv or .csv (adding a column) or each object of a .jsonl.
+    To resume a run that was stopped, give the same command again.
 
     \b
     suite run translate "Guten Morgen, wie geht es dir?" --to en
@@ -83,15 +109,18 @@ def run(
     suite run translate --input reviews.tsv --column 2 --output reviews.en.tsv --to en
     """
     if bulk is None and (output is not None or column is not None or field is not None):
-        raise click.UsageError("--output, --column and --field go with --input")
+        raise click.UsageError("--output, --column and --field need --input")
     if bulk is not None and (text or file or as_json or align or plot or n_best > 1):
         raise click.UsageError("--input takes no TEXT, --file, --json, --align, --plot or --n-best")
     if bulk is not None and output is None:
-        raise click.UsageError("--input needs --output: where the translations go")
+        raise click.UsageError("--input needs --output, the file to write the translations to")
     if n_best > beams:
-        raise click.UsageError(f"{beams} beams cannot give the {n_best} best; raise --beams")
+        raise click.UsageError(f"{count(beams, 'beam')} cannot give the {n_best:,} best translations; raise --beams")
     if len(text) > 1 and file is not None:
         raise click.UsageError("give the text as an argument or with --file, not both")
+    if len(text) > 1:
+        for one in text:
+            check_is_text(one, quiet=quiet)
     texts = [] if bulk is not None else list(text) if len(text) > 1 else [_one_text(text, file, quiet)]
     words = None
     if glossary is not None:
@@ -125,19 +154,19 @@ def run(
 def _one_text(text: tuple[str, ...], file: str | None, quiet: bool) -> str:
     argument = text[0] if text else None
     if argument is None and file is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise click.UsageError("there is nothing to translate: give a text, --file, or pipe one in")
+        raise click.UsageError("there is nothing to translate: give a TEXT or --file, or pipe a text in")
     return prompt_text(argument, file, whole=True, quiet=quiet)
 
 
 def _tell(result: Translation, *, identified: bool) -> None:
     """Say which language was taken, and what is doubtful."""
     if identified and result.source is not None:
-        sure = "" if result.probability is None else f" (identified, {percent(result.probability)})"
-        notice(f"from {result.source}{sure} into {result.target}")
-    for warning, count in list(Counter(result.warnings).items())[:TOLD]:
-        notice(f"warning: {warning}" + (f" ({count:,} times)" if count > 1 else ""))
+        sure = "" if result.probability is None else f" (detected, {percent(result.probability)})"
+        notice(f"from {result.source}{sure} to {result.target}")
+    for warning, times in list(Counter(result.warnings).items())[:TOLD]:
+        notice(f"warning: {warning}" + (f" ({times:,} times)" if times > 1 else ""))
     if (more := len(set(result.warnings)) - TOLD) > 0:
-        notice(f"and {more:,} other warnings, which --json shows")
+        notice(f"and {count(more, 'more warning')}; --json shows all of them")
 
 
 def _show(result: Translation, n_best: int, *, align: bool) -> None:
@@ -242,28 +271,38 @@ def _run_bulk(
         try:
             now, total = translate_file(source, output, translate, settings, **where, progress=progress, doubt=doubt)
         except KeyboardInterrupt:
-            done = f"{bar.n:,} of {bar.total:,} records are done" if bar.total is not None else "stopped"
-            raise KeyboardInterrupt(f"{done}; give the same command to go on") from None
+            done = f"{bar.n:,} of {count(bar.total, 'record')} done" if bar.total is not None else "stopped"
+            raise KeyboardInterrupt(f"{done}; give the same command again to resume") from None
     if quiet:
         return
-    before = f", {total - now:,} were done before" if total > now else ""
-    notice(f"{now:,} records translated{before}: {output}")
+    before = f" ({total - now:,} had been translated before)" if total > now else ""
+    notice(f"{count(now, 'record')} translated{before}: {output}")
     if translator.source is None and languages:
-        notice("from " + ", ".join(f"{code}: {count:,}" for code, count in languages.most_common()))
+        notice("from " + ", ".join(f"{code}: {number:,}" for code, number in languages.most_common()))
     if doubts:
-        notice(f"{doubts:,} warnings" + (f", of which {TOLD} are shown; a .jsonl has all" if doubts > TOLD else ""))
+        shown = f"; the first {TOLD} are shown, and .jsonl output has all" if doubts > TOLD else ""
+        notice(count(doubts, "warning") + shown)
 
 
 @click.command("translate")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @click.option("--source", required=True, metavar="LANG", help="Language to translate from.")
 @click.option("--target", required=True, metavar="LANG", help="Language to translate into.")
-@click.option("--train", multiple=True, metavar="DATA", help="Pairs in which a baseline looks up the nearest sentence.")
-@click.option("--columns", nargs=2, metavar="A B", help="Of source and target: numbers in a table, names in records.")
+@click.option(
+    "--train", multiple=True, metavar="DATA", help="Sentence pairs for a baseline that looks up the nearest sentence."
+)
+@click.option(
+    "--columns",
+    nargs=2,
+    metavar="A B",
+    help="Columns of source and target: numbers in a table, names in records.  [default: 1 2, or the languages]",
+)
 @beams_option
 @penalty_option
-@click.option("--batch", type=POSITIVE, default=32, metavar="N", help="Sentences side by side.  [default: 32]")
-@click.option("--limit", type=POSITIVE, metavar="N", help="Pairs, from the start.  [default: all]")
+@click.option(
+    "--batch", type=POSITIVE, default=32, metavar="N", help="Number of sentences translated at once.  [default: 32]"
+)
+@click.option("--limit", type=POSITIVE, metavar="N", help="Evaluate the first N pairs only.  [default: all]")
 @model_options("translate")
 @json_option
 def evaluate(
@@ -284,9 +323,9 @@ def evaluate(
 ) -> None:
     """Measure how well a model translates: BLEU and chrF, with intervals.
 
-    DATA is pairs: a .tsv, a .jsonl, two text files with a comma between, or a data set's name; en-de=FILE says which
-    side is which. Beside the model stand the source as it is and, with --train, the nearest training sentence's
-    translation.
+    DATA is sentence pairs: a .tsv, a .jsonl, two text files with a comma between them, or the name of a data set;
+    en-de=FILE says which languages its two columns are in. The model is compared with the untranslated source and, with
+    --train, with the translation of the nearest training sentence.
     """
     from tqdm import tqdm
 
@@ -318,16 +357,16 @@ def evaluate(
         for name, one in found["results"].items()
     ]
     notice(
-        f"{found['sentences']:,} sentences from {source} to {target} in {found['seconds']:,.1f} s "
-        f"({found['sentences_per_second']:,.1f} a second), {beams} beams"
+        f"{count(found['sentences'], 'sentence')} from {source} to {target} in {found['seconds']:,.1f} s "
+        f"({found['sentences_per_second']:,.1f} per second), {count(beams, 'beam')}"
     )
-    for count, what in (
-        (found["left_out_empty"], "pairs have an empty side and are left out"),
-        (found["longer_than_learnt"], "sentences are longer than those the model learnt from"),
-        (found["cut_off"], "translations were cut off"),
+    for number, noun, what in (
+        (found["left_out_empty"], "pair", "with an empty side left out"),
+        (found["longer_than_learnt"], "sentence", "longer than those the model was trained on"),
+        (found["cut_off"], "translation", "cut off"),
     ):
-        if count:
-            notice(f"{count:,} {what}")
+        if number:
+            notice(f"{count(number, noun)} {what}")
     click.echo("\n".join(table(rows, "l" + "r" * (len(metrics) + 1), ["", *metrics, "length"])))
     for metric, signature in found["signatures"].items():
         notice(f"{metric}: {signature}")

@@ -69,12 +69,12 @@ def evaluate(
     known = Languages.from_extra(model.extra, model.name)
     if (source, target) not in known.directions:
         ways = ", ".join(f"{start} to {end}" for start, end in known.directions)
-        raise ConfigError(f"{model.name} does not translate {source} to {target}; it does {ways}")
+        raise ConfigError(f"{model.name} does not translate {source} to {target}; available: {ways}")
     pairs = list(_oriented(data, source, target, columns))
     whole = [pair for pair in pairs if all(pair)]
     chosen = whole[:limit]
     if not chosen:
-        raise DataError(f"{', '.join(data)}: no pair to evaluate on")
+        raise DataError(f"{', '.join(data)}: no pairs to evaluate on")
     sources, references = [pair[0] for pair in chosen], [pair[1] for pair in chosen]
     started = time.perf_counter()
     settings = {"beams": beams, "length_penalty": length_penalty, "batch": batch}

@@ -51,9 +51,14 @@ def main() -> None:
 @main.command()
 @click.argument("data", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--out", type=click.Path(path_type=Path), default=Path("runs/ablation"), show_default=True)
-@click.option("--seeds", default=3, show_default=True, help="How many: 1, 2, ...")
-@click.option("--only", multiple=True, type=click.Choice(list(CHOICES)), help="Choices. [default: all]")
-@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a line of the recipe.")
+@click.option("--seeds", default=3, show_default=True, help="Number of seeds; they are 1, 2, ...")
+@click.option(
+    "--only",
+    multiple=True,
+    type=click.Choice(list(CHOICES)),
+    help="Design choice to train; may be given several times.  [default: all]",
+)
+@click.option("--set", "settings", multiple=True, metavar="TABLE.KEY=VALUE", help="Override a setting of the recipe.")
 def ablation(data: Path, out: Path, seeds: int, only: tuple[str, ...], settings: tuple[str, ...]) -> None:
     """Train `ablation.toml` with each choice and seed; print loss on val and greedy BLEU on test_2016.
 
@@ -98,12 +103,14 @@ def make(recipe: Recipe, choice: str, test: str, out: Path) -> dict[str, Any]:
 
 @main.command()
 @click.argument("data")
-@click.option("--source", default="en", show_default=True)
-@click.option("--target", default="de", show_default=True)
-@click.option("--limit", default=300, show_default=True, help="Sentences, from the start of DATA.")
-@click.option("--beams", default=5, show_default=True)
-@click.option("--threads", default=2, show_default=True)
-@click.option("--repeats", default=2, show_default=True, help="The fastest counts.")
+@click.option("--source", default="en", show_default=True, help="Language to translate from.")
+@click.option("--target", default="de", show_default=True, help="Language to translate into.")
+@click.option(
+    "--limit", default=300, show_default=True, help="Number of sentences to translate, from the start of DATA."
+)
+@click.option("--beams", default=5, show_default=True, help="Number of beams.")
+@click.option("--threads", default=2, show_default=True, help="CPU threads to use.")
+@click.option("--repeats", default=2, show_default=True, help="Number of runs; the fastest counts.")
 def speed(data: str, source: str, target: str, limit: int, beams: int, threads: int, repeats: int) -> None:
     """Print sentences a second of the embedded translator beside encoder-decoders of its size in other software.
 
@@ -167,7 +174,7 @@ def encoder_decoders(vocabulary: int, beams: int, threads: int) -> dict[str, Cal
         from transformers import MarianConfig, MarianMTModel
         from transformers.utils import logging
     except ImportError as error:
-        raise ConfigError("the others need to be there: pip install transformers ctranslate2") from error
+        raise ConfigError("the comparison needs other libraries: pip install transformers ctranslate2") from error
     their_logging: Any = logging
     their_logging.set_verbosity_error()
     their_logging.disable_progress_bar()

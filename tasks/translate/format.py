@@ -35,10 +35,10 @@ def tag(language: str) -> str:
         '<en>'
     """
     if not _LANGUAGE.fullmatch(language):
-        raise ConfigError(f"{language!r} is no language code; use one such as en, de or pt-BR")
+        raise ConfigError(f"{language!r} is not a language code; use one such as en, de or pt-BR")
     token = f"<{language}>"
     if token in SPECIALS:  # bos is Bosnian in ISO 639-3
-        raise ConfigError(f"the language code {language!r} would have the tag {token}, which means something else here")
+        raise ConfigError(f"the language code {language!r} would have the tag {token}, which has another meaning here")
     return token
 
 
@@ -166,7 +166,7 @@ class Languages:
                 f"{name} is not a translation model: its config.json does not say which languages it has ({error!r})"
             ) from None
         if found.attention not in get_args(Attention):
-            raise CheckpointError(f"{name}: attention is {found.attention!r}, and should be prefix or causal")
+            raise CheckpointError(f"{name}: attention is {found.attention!r}, but must be prefix or causal")
         return found
 
     def to_extra(self) -> dict[str, Any]:

@@ -40,9 +40,7 @@ def read_glossary(path: Path) -> dict[str, str]:
             continue
         term, tab, translation = line.partition("\t")
         if not tab or not term.strip() or not translation.strip():
-            raise DataError(
-                f"{path}, line {number}: a term, a tab and its translation are needed, not {line.strip()!r}"
-            )
+            raise DataError(f"{path}, line {number}: expected a term, a tab and its translation, not {line.strip()!r}")
         glossary[term.strip()] = translation.strip()
     return glossary
 

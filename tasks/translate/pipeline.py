@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,7 @@ from suite.tasks.translate.format import Languages, prompt
 from suite.tasks.translate.score import target_logprobs
 from suite.tasks.translate.task import FRAME
 from suite.text.tokenizer import Tokenizer
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.tasks.translate.align import Alignment
@@ -167,11 +168,9 @@ class Translator:
         batch_tokens: int = BATCH_TOKENS,
     ) -> None:
         if "languages" not in model.extra:
-            raise CheckpointError(
-                f"{model.name} is not a translation model, but one for the task {model.task}; name another"
-            )
+            raise CheckpointError(f"{model.name} is not a translation model (its task is {model.task}); choose another")
         if not math.isfinite(length_penalty):
-            raise ConfigError(f"length_penalty is {length_penalty}, and must be a number")
+            raise ConfigError(f"length_penalty is {length_penalty}, but must be a number")
         check_beams(beams)
         self.known = Languages.from_extra(model.extra, model.name)
         if model.tokenizer is None:
@@ -222,7 +221,7 @@ class Translator:
         self.check_direction(source, target)
         check_beams(beams)
         if not 1 <= n_best <= beams:
-            raise ConfigError(f"n_best is {n_best}, and must be at least 1 and at most beams, which is {beams}")
+            raise ConfigError(f"n_best is {n_best}, but must be at least 1 and at most beams, which is {beams}")
         plans = [self._plan(text, source, target, prefix.strip(), glossary or {}) for text in texts]
         jobs = list(dict.fromkeys(job for plan in plans for job in plan.jobs))
         found = dict(zip(jobs, self._translate(jobs, beams, n_best, progress), strict=True))
@@ -236,9 +235,9 @@ class Translator:
                 raise ConfigError(f"{name} does not know the language {code!r}; {suggest(code, known.languages)}")
         pairs = [pair for pair in known.directions if source in (None, pair[0]) and target in (None, pair[1])]
         if not pairs:
-            wanted = f"from {source or 'any language'} {f'into {target}' if target else 'into any'}"
-            trained = ", ".join(f"{start} into {end}" for start, end in known.directions)
-            raise ConfigError(f"{name} was not trained to translate {wanted}; it was for {trained}")
+            wanted = f"from {source or 'any language'} to {target or 'any language'}"
+            trained = ", ".join(f"{start} to {end}" for start, end in known.directions)
+            raise ConfigError(f"{name} was not trained to translate {wanted}; available: {trained}")
 
     # ---- before the search
 
@@ -257,7 +256,7 @@ class Translator:
         letters = sum(map(str.isalpha, text[:1000]))
         code, share = next(iter(language_probabilities(text).items()))
         if letters >= SURE_LETTERS and share >= SURE and not same_language(code, source):
-            doubt = "" if given else f", which {self.model.name} cannot translate into {target}"
+            doubt = "" if given else f", which {self.model.name} cannot translate to {target}"
             warnings.append(f"the text looks like {code} ({share:.0%}){doubt}; it was translated from {source}")
         spans: list[Span] = []
         jobs: list[_Job] = []
@@ -288,13 +287,13 @@ class Translator:
             return sources[0], None
         probabilities = language_probabilities(text, sources)
         if not probabilities:
-            raise ConfigError(f"the language cannot be identified among {', '.join(sources)}; say which it is (--from)")
+            raise ConfigError(f"the language of the text cannot be detected; choose one: {_choices('--from', sources)}")
         return next(iter(probabilities.items()))
 
     def _only_target(self, source: str) -> str:
         targets = self.known.targets(source)
         if len(targets) > 1:
-            raise ConfigError(f"into which language? Say so (--to): from {source} there is {', '.join(targets)}")
+            raise ConfigError(f"target language needed: {_choices('--to', targets)}")
         return targets[0]
 
     def _segments(self, text: str, language: str) -> Iterator[tuple[Span, str | None]]:
@@ -310,7 +309,7 @@ class Translator:
             note = None
             if len(parts) > 1:
                 size = len(self.tokenizer.encode(clean(text[span.start : span.end])))
-                note = f"{size:,} tokens, and the model reads {self.limit:,} at once: translated in {len(parts)} parts"
+                note = f"{size:,} tokens, but the model reads {self.limit:,} at once; translated in {len(parts)} parts"
             for part in parts:
                 if has_words(text[part.start : part.end]):
                     yield part, note
@@ -426,10 +425,11 @@ class Translator:
             best, *others = found[job]
             warnings = [] if note is None else [note]
             if best.finish == "length":
-                warnings.append(f"the translation was cut off after {len(best.tokens)} tokens")
+                warnings.append(f"the translation was cut off after {count(len(best.tokens), 'token')}")
             warnings += concerns(job.source, best.text, self.known.length_ratio.get("-".join(job.languages)))
             warnings += [
-                f"{term} is not {word} as the glossary has it" for term, word in terms.missing(job.terms, best.text)
+                f"{term} is not translated as {word}, as the glossary says"
+                for term, word in terms.missing(job.terms, best.text)
             ]
             sentences.append(
                 Sentence(
@@ -476,10 +476,15 @@ class Translator:
         return align(self.model.transformer, self.tokenizer, (there, tokens), back)
 
 
+def _choices(option: str, languages: Iterable[str]) -> str:
+    """The ways of giving an option, for an error: "--to de or --to fr"."""
+    return " or ".join(f"{option} {language}" for language in languages)
+
+
 def check_beams(beams: int) -> None:
     """Raise a ConfigError if no search can have so many."""
     if beams < 1:
-        raise ConfigError(f"beams is {beams}, and must be at least 1")
+        raise ConfigError(f"beams is {beams}, but must be at least 1")
 
 
 def clean(text: str) -> str:

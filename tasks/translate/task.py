@@ -17,8 +17,11 @@ from suite.data.parallel import MAX_RATIO, Corpus, Pair, describe_dropped, filte
 from suite.errors import ConfigError, DataError
 from suite.task import PackagedTask, TrainingData
 from suite.tasks.translate.format import Attention, Languages, join, special_tokens
+from suite.wording import count
 
 if TYPE_CHECKING:
+    import click
+
     from suite.hub import Model
     from suite.tasks.translate.pipeline import Translator
     from suite.text.tokenizer import Tokenizer
@@ -66,7 +69,7 @@ class DataConfig:
         if not self.train:
             raise ConfigError("there are no training pairs; give them with --data or in the recipe's data.train")
         if not 0 < self.held_out < 1:
-            raise ConfigError(f"data.held_out is {self.held_out}, and must be between 0 and 1")
+            raise ConfigError(f"data.held_out is {self.held_out}, but must be between 0 and 1")
         if min(self.max_tokens, self.max_ratio, self.concatenated, self.valid_pairs) < 0:
             raise ConfigError("data.max_tokens, max_ratio, concatenated and valid_pairs must not be negative")
 
@@ -119,6 +122,15 @@ class Translation(PackagedTask):
     name = "translate"
     summary = "translate text between languages"
 
+    def train_options(self) -> Sequence[click.Option]:
+        """The languages of corpora that name none."""
+        import click
+
+        return [
+            click.Option(["--source"], metavar="LANG", help="Language to translate from."),
+            click.Option(["--target"], metavar="LANG", help="Language to translate into."),
+        ]
+
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read and filter the recipe's pairs, train the tokenizer on them, and write each direction as sequences."""
         from suite.hub import vocabulary
@@ -152,7 +164,9 @@ class Translation(PackagedTask):
         curve = [replace(each, pairs=each.pairs[: data.valid_pairs or None]) for each in valid]
         held = writer.examples(curve, "validation", notes)
         tokens = sum(len(example.tokens) for example in examples)
-        notes.append(f"sequences: {len(examples):,} to train on ({tokens:,} tokens), {len(held):,} to validate on")
+        notes.append(
+            f"sequences: {len(examples):,} for training ({count(tokens, 'token')}), {len(held):,} for validation"
+        )
         known = Languages(
             languages=languages,
             directions=tuple(sorted({way for each in train for way in directions(each.corpus, data.both_ways)})),
@@ -181,10 +195,10 @@ def check_attention(attention: Attention, recipe: Recipe) -> None:
     """Raise a ConfigError where a setting does not go with the attention on the source."""
     if attention == "prefix" and recipe.loss.source_weight:
         raise ConfigError(
-            "loss.source_weight needs translate.attention=causal: in a prefix, tokens see what they should foretell"
+            "loss.source_weight needs translate.attention=causal: in a prefix, tokens see what they should predict"
         )
     if attention == "causal" and recipe.model.get("restart_positions"):
-        raise ConfigError("model.restart_positions needs translate.attention=prefix: positions restart behind a prefix")
+        raise ConfigError("model.restart_positions needs translate.attention=prefix: positions restart after a prefix")
 
 
 def directions(corpus: Corpus, both_ways: bool) -> list[tuple[str, str]]:
@@ -204,7 +218,7 @@ def read_sentences(text: str, data: DataConfig) -> Sentences:
         read_pairs(corpus, columns=data.columns), max_ratio=data.max_ratio, keep_copies=data.keep_copies
     )
     if not pairs:
-        raise DataError(f"{corpus.name}: no pair is left ({describe_dropped(dropped) or 'there was none'})")
+        raise DataError(f"{corpus.name}: no pairs are left ({describe_dropped(dropped) or 'the data has none'})")
     note = f"{len(pairs):,} {corpus.source}-{corpus.target} in {corpus.name}"
     if dropped:
         note += f"; dropped {describe_dropped(dropped)}"
@@ -228,8 +242,8 @@ def hold_out(train: Sequence[Sentences], share: float, seed: int) -> tuple[list[
     import numpy as np
 
     total = sum(len(each.pairs) for each in train)
-    count = min(max(1, round(total * share)), HELD_OUT_MOST)
-    drawn = set(np.random.default_rng((seed, 7)).permutation(total)[:count].tolist())
+    held_out = min(max(1, round(total * share)), HELD_OUT_MOST)
+    drawn = set(np.random.default_rng((seed, 7)).permutation(total)[:held_out].tolist())
     kept: list[Sentences] = []
     held: list[Sentences] = []
     start = 0
@@ -245,11 +259,11 @@ def hold_out(train: Sequence[Sentences], share: float, seed: int) -> tuple[list[
         if pairs:
             held.append(replace(each, pairs=pairs))
     if not kept:
-        raise DataError(f"{total:,} pairs are too few to hold some out; give validation pairs with --valid")
-    beside = total - count - sum(len(each.pairs) for each in kept)
-    note = f"held out for validation: {count:,} pairs"
+        raise DataError(f"{count(total, 'pair')} is too few to hold some out; give validation pairs with --valid")
+    beside = total - held_out - sum(len(each.pairs) for each in kept)
+    note = f"held out for validation: {count(held_out, 'pair')}"
     if beside:
-        note += f"; {beside:,} more that share a sentence with them are not trained on"
+        note += f"; {count(beside, 'more pair')} sharing a sentence with them left out of training"
     return kept, held, note
 
 
@@ -316,10 +330,11 @@ def _limit(data: DataConfig, context: int) -> int:
     """Tokens of one side at most."""
     room = (context - FRAME) // 2
     if room < 1:
-        raise ConfigError("model.context is missing or too small: tokens of a source and its translation together")
+        raise ConfigError("model.context (tokens of a source and its translation together) is missing or too small")
     if data.max_tokens > room:
         raise ConfigError(
-            f"data.max_tokens {data.max_tokens} on each side do not fit model.context {context}; it has room for {room}"
+            f"data.max_tokens {data.max_tokens} on each side do not fit model.context {context}, which has "
+            f"room for {room}"
         )
     return data.max_tokens or room
 

@@ -165,7 +165,7 @@ def test_lists_of_sentences(tmp_path: Path) -> None:
     source = put(tmp_path / "a.jsonl", json_lines(rows))
     found, notes = read(source)
     assert found == [("", "First.", "One. Two."), ("", "Third.", "Three.")]
-    assert notes[1:] == [f"{source}: took the first lead of 1 article with several"]
+    assert notes[1:] == [f"{source}: used the first lead of 1 article with several"]
 
 
 def test_wrapped_texts_are_unwrapped(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_what_lacks_a_part_is_counted(tmp_path: Path) -> None:
     source = put(tmp_path / "a.jsonl", json_lines(records))
     assert read(source) == (FOUND, [f"{source}: left out 2 articles without a lead and 1 article without a body"])
     source = put(tmp_path / "b.jsonl", json_lines(records[2:3]))
-    with pytest.raises(DataError, match="no article that has a lead and a body; there are 1 article without a lead"):
+    with pytest.raises(DataError, match="no article has both a lead and a body \\(1 article without a lead\\)"):
         read(source)
 
 
@@ -205,7 +205,7 @@ def test_wikitext(tmp_path: Path, name: str) -> None:
     ]
     assert (hive.title, hive.body) == ("Hive", "It hums.")
     assert notes.lines() == [
-        f"{source}: 1 word not in WikiText's vocabulary: <unk> stands there",
+        f"{source}: 1 word outside WikiText's vocabulary, written as <unk>",
         f"{source}: left out 1 article without a lead",
     ]
 
@@ -248,28 +248,38 @@ def test_hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "a", "label": "b"}', {}, "a.jsonl: which column is the lead? Name one of text, label"),
         ("a.jsonl", '{"summary": "a"}', {}, "a.jsonl: which column is the body? Name one of summary"),
         ("a.jsonl", '{"text": "a", "summary": "b"}', {"body": "summary"}, "a.jsonl: which column is the lead?"),
-        ("a.csv", "x,y\n1,2\n", {"lead": "z", "body": "x"}, "a.csv: no column 'z'; there are x, y"),
-        ("a.jsonl", '{"text": "a", "summary": "b"}', {"title": "z"}, "a.jsonl: no column 'z'; there are text, summary"),
+        ("a.csv", "x,y\n1,2\n", {"lead": "z", "body": "x"}, "a.csv: no column 'z'; available: x, y"),
+        (
+            "a.jsonl",
+            '{"text": "a", "summary": "b"}',
+            {"title": "z"},
+            "a.jsonl: no column 'z'; available: text, summary",
+        ),
         ("a.jsonl", '{"text": 3, "summary": "b"}', {}, "a.jsonl:1: column 'text' holds int, not text"),
         ("a.jsonl", '{"text": ["a", 3], "summary": "b"}', {}, "a.jsonl:1: column 'text' holds int, not text"),
         ("a.jsonl", '{"text": "a\\ud800", "summary": "b"}', {}, "a.jsonl:1: half of a surrogate pair at character 1"),
-        ("a.jsonl", '\n["a"]', {}, "a.jsonl:2: a JSON object is needed, not list"),
-        ("a.jsonl", '{"lead": "a", "sections": ["b"]}', {}, "a.jsonl:1: not an article of title, lead and sections"),
+        ("a.jsonl", '\n["a"]', {}, "a.jsonl:2: expected a JSON object, not list"),
+        ("a.jsonl", '{"lead": "a", "sections": ["b"]}', {}, "a.jsonl:1: not an article with title, lead and sections"),
         ("a.jsonl", '{"lead": "a", "sections": [{"heading": "", "text": "\\udc00"}]}', {}, "a.jsonl:1: half of a"),
         ("a.jsonl", "", {}, "a.jsonl: no records"),
-        ("a.jsonl", '{"text": "just a line"}', {}, "a.jsonl: no title of an article in it, which WikiText has as"),
+        ("a.jsonl", '{"text": "just a line"}', {}, "a.jsonl: no article title found; WikiText writes it as"),
         (
             "a.jsonl",
             '{"text": "a line"}',
             {},
-            "blank lines; the only column is 'text', and other records need title, lead",
+            "blank lines; 'text' is the only column, but articles as records need title, lead",
         ),
-        ("a.jsonl", '{"text": "a"}', {"lead": "summary"}, "a.jsonl: no column 'summary'; there are text"),
-        ("a.txt", "Just a line.\n", {}, "a.txt: no title of an article in it, which WikiText has as"),
+        ("a.jsonl", '{"text": "a"}', {"lead": "summary"}, "a.jsonl: no column 'summary'; available: text"),
+        ("a.txt", "Just a line.\n", {}, "a.txt: no article title found; WikiText writes it as"),
         ("a.txt", b" = A = \n\xff", {}, "a.txt: not UTF-8, byte 0xff at offset 8"),
-        ("a.txt.gz", b"", {}, "a.txt.gz: no title"),
-        ("a.md", "# A", {}, "a.md: articles are in .jsonl .ndjson .json .csv .tsv .parquet .xml .txt .tokens .raw"),
-        ("b/none.jsonl", "", {}, "none.txt: no file or folder there"),
+        ("a.txt.gz", b"", {}, "a.txt.gz: no article title"),
+        (
+            "a.md",
+            "# A",
+            {},
+            "a.md: not a file of articles; those end in .jsonl .ndjson .json .csv .tsv .parquet .xml .txt .tokens .raw",
+        ),
+        ("b/none.jsonl", "", {}, "none.txt: no such file or folder"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, name: str, content: str, columns: dict[str, str], message: str) -> None:

@@ -65,10 +65,10 @@ def test_json_lines(tmp_path: Path, name: str) -> None:
 def test_parquet(tmp_path: Path) -> None:
     """Parquet gives what JSON lines give."""
     assert list(read_documents(write_parquet(tmp_path / "a.parquet"))) == TEXTS
-    with pytest.raises(DataError, match=r"a.parquet, record 0: no column 'body'; there are n, text"):
+    with pytest.raises(DataError, match=r"a.parquet, record 0: no column 'body'; available: n, text"):
         list(read_documents(tmp_path / "a.parquet", column="body"))
     (tmp_path / "bad.parquet").write_bytes(b"hello")
-    with pytest.raises(DataError, match=r"bad.parquet: not parquet that can be read"):
+    with pytest.raises(DataError, match=r"bad.parquet: cannot be read as Parquet"):
         list(read_documents(tmp_path / "bad.parquet"))
 
 
@@ -94,11 +94,11 @@ def test_articles(tmp_path: Path) -> None:
         ("a.txt.gz", gzip.compress(b"ab\xe9"), "a.txt.gz: not UTF-8, byte 0xe9 at offset 2"),
         ("a.jsonl", b'{"text": "a"}\n\n{"text": oops}\n', "a.jsonl, line 3: not JSON (Expecting value at column 10)"),
         ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "a.jsonl: not UTF-8, byte 0xff at offset 24"),
-        ("a.jsonl", b'{"text": "a"}\n{"body": "a", "id": 3}', "a.jsonl, line 2: no column 'text'; there are body, id"),
+        ("a.jsonl", b'{"text": "a"}\n{"body": "a", "id": 3}', "a.jsonl, line 2: no column 'text'; available: body, id"),
         ("a.jsonl", b'{"text": null}', "a.jsonl, line 1: column 'text' holds NoneType, not text"),
         ("a.jsonl", b'{"text": "a\\ud800"}', "a.jsonl, line 1: half of a surrogate pair at character 1"),
         ("a.jsonl", b'{"title": "a", "lead": 3, "sections": []}', "a.jsonl, line 1: not an article"),
-        ("a.json", b'["a"]', "a.json, line 1: a JSON object is needed on each line, not list"),
+        ("a.json", b'["a"]', "a.json, line 1: each line must be a JSON object, not list"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -112,9 +112,9 @@ def test_faults_are_named(tmp_path: Path, name: str, content: bytes, message: st
 def test_sources_that_are_not_there(tmp_path: Path) -> None:
     """A mistyped path must not be looked up on the hub, nor a mixture be read by chance."""
     for source in (tmp_path / "none.txt", str(tmp_path / "*.txt"), "./none", [tmp_path, "none/where"], tmp_path):
-        with pytest.raises(DataError, match="no file there, and no folder or pattern with"):
+        with pytest.raises(DataError, match="no such file, and no folder or pattern of"):
             read_documents(source)
-    with pytest.raises(DataError, match="no source of text"):
+    with pytest.raises(DataError, match="no text source"):
         read_documents([])
     (tmp_path / "a.txt").write_text("a")
     write_json(tmp_path / "a.jsonl")
@@ -145,7 +145,7 @@ def test_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", unreachable)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    with pytest.raises(DataError, match=r"name: no file here, .* \(Name or service not known\); .*HF_HUB_OFFLINE=1"):
+    with pytest.raises(DataError, match=r"name: not a file, .* \(Name or service not known\); .*HF_HUB_OFFLINE=1"):
         list(read_documents("owner/name"))
 
 

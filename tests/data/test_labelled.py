@@ -5,6 +5,7 @@ import doctest
 import gzip
 import io
 import json
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from suite.data import labelled
-from suite.data.labelled import Columns, Labelled, check, read_labelled, stratified_split
+from suite.data.labelled import Columns, Labelled, check, check_classes, read_labelled, stratified_split
 from suite.errors import DataError
 
 ROOT = Path(__file__).parents[2]
@@ -127,7 +128,7 @@ def test_tsv_quotes_of_a_csv_writer(tmp_path: Path) -> None:
     data = read_labelled(path)
     texts = [record.text for record in data.records]
     assert texts == ['He said ""no"" twice', 'He said "no"', '"a "b" c"', '"a"', "a"]
-    assert f"{path}: undid the quotes around 3 fields, as CSV writes them" in data.notes
+    assert f"{path}: removed CSV quotes around 3 fields" in data.notes
 
 
 def test_header(tmp_path: Path) -> None:
@@ -150,7 +151,7 @@ def test_column_names_that_come_again(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "text,label\na,x\ntext,label\nb,y\n")
     data = read_labelled(path)
     assert contents(data.records) == [("a", "x"), ("b", "y")]
-    assert data.notes == [f"{path}: left out the names of columns where they come again: 1 line"]
+    assert data.notes == [f"{path}: left out 1 repeated header line"]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +238,7 @@ def test_labels_in_square_brackets(tmp_path: Path) -> None:
     data = read_labelled(path)
     assert contents(data.records) == [("a", "[removed]"), ("b", "x")]
     assert data.notes == [
-        f"{path}: 1 record with square brackets around the label, which is no JSON list and so one label"
+        f"{path}: 1 record with a label in square brackets that is not a JSON list, read as one label"
     ]
 
 
@@ -252,24 +253,24 @@ def test_long_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.csv", "text,label\na,x\nb,\n", {}, "a.csv:3: no label in column 'label'; add it, or take the record out"),
+        ("a.csv", "text,label\na,x\nb,\n", {}, "a.csv:3: no label in column 'label'; add one, or remove the record"),
         ("a.csv", 'text,label\n"a\nb",x\nc, \n', {}, "a.csv:4: no label"),
         ("a.csv", "text,label\na,x\nb\n", {}, "a.csv:3: 1 field where the first line has 2"),
         ("a.csv", 'text,label\na,x\n"b,y\nc,x\n', {}, "a.csv:3: not CSV (unexpected end of data)"),
         ("a.csv", 'text,label\n"b" c,y\n', {}, "a.csv:2: not CSV ("),
-        ("a.csv", "text,label\na,x\n", {"text": "body"}, "a.csv: no column 'body'; there are text, label"),
-        ("a.csv", "text,label\na,x\n", {"label": "3"}, "a.csv: no column '3'; there are text, label"),
-        ("a.csv", "text,label,label\na,x,y\n", {}, "a.csv: two columns of the name 'label'"),
+        ("a.csv", "text,label\na,x\n", {"text": "body"}, "a.csv: no column 'body'; available: text, label"),
+        ("a.csv", "text,label\na,x\n", {"label": "3"}, "a.csv: no column '3'; available: text, label"),
+        ("a.csv", "text,label,label\na,x,y\n", {}, "a.csv: two columns are called 'label'"),
         ("a.csv", "text,b,c\na,x,y\n", {}, "a.csv: which column is the label? Name one of text, b, c"),
         ("a.csv", "a\nb\n", {}, "a.csv: which column is the text? Name one of 1"),
         ("a.csv", "", {}, "a.csv: no rows"),
         ("a.csv", "text,label\n", {}, "a.csv: no rows"),
         ("a.csv", b"text,label\na\xe9,x\n", {}, "a.csv: not UTF-8, byte 0xe9 at offset 12"),
-        ("a.csv", "text,label\na,1\nb,2\n", {"names": ["A", "B", "C"]}, "neither 0 nor 3 is a label"),
+        ("a.csv", "text,label\na,1\nb,2\n", {"names": ["A", "B", "C"]}, "no label is 0 or 3"),
         ("a.csv", "text,label\na,0\nb,3\n", {"names": ["A", "B", "C"]}, "a.csv:3: the label '3' has no name"),
         ("a.tsv", "a\tx\nb\ty\tz\n", {}, "a.tsv:2: 3 fields where the first line has 2"),
         ("a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": "b"}', {}, "a.jsonl:3: no label in column 'label'"),
-        ("a.jsonl", '{"text": "a", "label": "x"}\n{"label": "b"}', {}, "a.jsonl:2: no column 'text'; there are label"),
+        ("a.jsonl", '{"text": "a", "label": "x"}\n{"label": "b"}', {}, "a.jsonl:2: no column 'text'; available: label"),
         ("a.jsonl", '{"text": "a", "label": null}', {}, "a.jsonl:1: no label in column 'label'"),
         ("a.jsonl", '{"text": "a", "label": NaN}', {}, "a.jsonl:1: no label in column 'label'"),
         ("a.jsonl", '{"text": "a", "label": 0.5}', {}, "a.jsonl:1: the label in column 'label' is float"),
@@ -277,12 +278,22 @@ def test_long_text(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": 3, "label": "x"}', {}, "a.jsonl:1: column 'text' holds int, not text"),
         ("a.jsonl", '{"text": "\\ud800", "label": "x"}', {}, "a.jsonl:1: half of a surrogate pair"),
         ("a.jsonl", '{"text": "a", "label": "x"}\n{"text"', {}, "a.jsonl, line 2: not JSON"),
-        ("a.jsonl", '{"text": "a", "label": %s}' % ("9" * 5000), {}, "a.jsonl, line 1: not JSON (a number of too many"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": %s}' % ("9" * 5000),
+            {},
+            "a.jsonl, line 1: not JSON (a number with too many",
+        ),
         ("a.json", "[" * 100_000, {}, "a.json: not JSON (nested too deeply)"),
-        ("a.json", '{"train": [["a", "x"]], "test": [["b", "y"]]}', {}, "a.json: lists train, test in it; name one"),
+        (
+            "a.json",
+            '{"train": [["a", "x"]], "test": [["b", "y"]]}',
+            {},
+            "a.json: contains the lists train, test; name one",
+        ),
         ("a.json", '[{"text": "a",\n "label": oops}]', {}, "a.json:2: not JSON (Expecting value at column 11)"),
-        ("a.json", '["a"]', {}, "a.json:1: a JSON object or list is needed, not str"),
-        ("a.txt", "a", {}, "a.txt: a table is one of .csv .tsv"),
+        ("a.json", '["a"]', {}, "a.json:1: expected a JSON object or list, not str"),
+        ("a.txt", "a", {}, "a.txt: not a table (.csv .tsv"),
     ],
 )
 def test_faults_are_named(
@@ -320,12 +331,12 @@ def test_sources(tmp_path: Path) -> None:
 
     put(tmp_path / "classes" / "a.csv", "text,label\na,x\n")
     for source, message in [
-        (tmp_path / "none.csv", "no file or folder there"),
-        ("none.csv", "no file or folder there"),
-        ("none.json:train", "no file or folder there"),
-        (f"{tmp_path}/*.csv", "no file or folder there"),
-        (f"{a}:train", "only a .json file holds several lists"),
-        (tmp_path / "classes", "both tables and folders in it"),
+        (tmp_path / "none.csv", "no such file or folder"),
+        ("none.csv", "no such file or folder"),
+        ("none.json:train", "no such file or folder"),
+        (f"{tmp_path}/*.csv", "no such file or folder"),
+        (f"{a}:train", "only a .json file can hold several lists"),
+        (tmp_path / "classes", "contains both tables and folders"),
         ([], "no source is given"),
     ]:
         with pytest.raises(DataError, match=re.escape(message)):
@@ -370,7 +381,7 @@ def test_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", unreachable)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
-    with pytest.raises(DataError, match=r"name: no file here, .* \(Name or service not known\)"):
+    with pytest.raises(DataError, match=r"name: not a file, .* \(Name or service not known\)"):
         read_labelled("owner/name")
 
 
@@ -397,7 +408,7 @@ def test_split_holds(texts: list[tuple[int, list[str]]], share: float, seed: int
     try:
         train, valid = stratified_split(records, share, seed)
     except DataError as error:
-        assert re.match("one class only|no class has two", str(error))
+        assert re.match("only one class|no class has two", str(error))
         return
     assert Counter(train + valid) == Counter(records)
     assert [item for item in records if item in valid] == valid
@@ -416,7 +427,7 @@ def test_split_is_stratified() -> None:
     assert Counter(item.labels[0] for item in valid) == {"big": 100, "small": 3, "rare": 1}
     assert (train, valid) == stratified_split(records, 0.1, 1)
     assert valid != stratified_split(records, 0.1, 2)[1]
-    assert "one example only, in training: single" in check(train, valid)
+    assert "only one training example: single" in check(train, valid)
 
     both = [record(f"{n}", "x", *(["y"] if n % 10 == 0 else [])) for n in range(1000)]
     valid = stratified_split(both, 0.2, 1)[1]
@@ -426,13 +437,13 @@ def test_split_is_stratified() -> None:
 def test_split_of_what_cannot_be_split() -> None:
     """One class, or only classes of one text, are named faults."""
     for records, message in [
-        ([record("a", "x"), record("b", "x")], "one class only: the label of each record is x"),
+        ([record("a", "x"), record("b", "x")], "only one class: every record has the label x"),
         ([record("a", "x"), record("A ", "x"), record("b", "y")], "no class has two different texts"),
         ([], "no records"),
     ]:
         with pytest.raises(DataError, match=message):
             stratified_split(records, 0.5, 0)
-    with pytest.raises(DataError, match="one class only"):
+    with pytest.raises(DataError, match="only one class"):
         check([record("a", "x")], [record("b", "y")])
     with pytest.raises(DataError, match=r"share of 1\.5"):
         stratified_split([], 1.5, 0)
@@ -448,18 +459,18 @@ def test_check() -> None:
     valid = [record("text 5", "x"), record("new", "z"), Labelled(text="a", pair=" ", labels=("x",), where="v:1")]
     assert check(train, valid) == [
         "23 records for training, 3 for validation, 2 classes: x 21, y 2; "
-        "the largest class has 10 times the examples of the smallest",
+        "the largest class has 10 times as many examples as the smallest",
         "in validation but not in training: z",
         "not in validation: y",
         "1 empty text in training, the first a.csv:",
         "1 empty text in validation, the first v:1",
         "2 duplicate texts within training, such as a.csv:text 3 and a.csv:Text  3",
-        "1 text of validation also in training, such as a.csv:text 5 and a.csv:text 5",
+        "1 validation text also in training, such as a.csv:text 5 and a.csv:text 5",
         "1 text with conflicting labels, such as a.csv:text 3 and a.csv:Text  3 (x and y)",
     ]
     assert check([record("a", "x"), record("b", "y")], []) == [
         "2 records for training, 2 classes: 1 each",
-        "one example only, in training: x, y",
+        "only one training example: x, y",
     ]
 
 
@@ -467,3 +478,47 @@ def test_examples(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example in the docstring runs."""
     monkeypatch.chdir(ROOT)
     assert doctest.testmod(labelled).failed == 0
+
+
+# ---- classes or free text
+
+LONG = "a description that goes on and on, as no name of a class does, number"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["a", "b", "c"] * 2,
+        ["a"],
+        list("abcdefghi"),
+        [f"class {n % 150}" for n in range(300)],
+        [f"class {n}" for n in range(77) for _ in range(n + 1)],
+        [f"class {random.Random(n).randrange(77)}" for n in range(100)],  # a third of the rows alone in their class
+        [f"{LONG} {n % 5}" for n in range(10)],
+        [f"{LONG} {n % 3}" for n in range(6)],
+    ],
+    ids=["six rows", "one row", "nine classes", "150", "77", "100 of 77", "questionnaire", "long, six rows"],
+)
+def test_classes_are_classes(labels: list[str]) -> None:
+    check_classes([Labelled(text="x", labels=(label,)) for label in labels], "labels", "")
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [f"a{n}" for n in range(10)],
+        [f"note {n}" for n in range(70)] + ["none"] * 30,
+        [f"{LONG} {n}" for n in range(4)],
+        [f"{LONG} {n % 12}" for n in range(20)],
+    ],
+    ids=["ids", "a note in most rows", "four long", "long, some twice"],
+)
+def test_free_text_is_no_class(labels: list[str]) -> None:
+    records = [Labelled(text="x", labels=(label,)) for label in labels]
+    with pytest.raises(
+        DataError, match=rf"^column 'b': {len({*labels})} distinct labels in {len(labels)} rows.*; hint$"
+    ):
+        check_classes(records, "column 'b'", "hint")
+    pairs = [Labelled(text="x", labels=(label, "common", "other")) for label in labels]
+    if len(labels) > 4:
+        check_classes(pairs, "column 'b'", "hint")  # of several labels a text most occur again and again

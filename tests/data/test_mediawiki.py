@@ -193,20 +193,20 @@ def test_damaged_dump(cut: Callable[[bytes], bytes], reason: str) -> None:
     """The articles before the damage are given, and a note says where it is; the one it cuts is not given in part."""
     found, notes = read(cut(dump(BEE, HIVE)))
     assert [article.title for article in found] == ["Bee"]
-    assert notes[-1].startswith(f"d.xml: read 1 page, the last 'Bee', and no further: damaged or cut off: {reason}")
+    assert notes[-1].startswith(f"d.xml: read only 1 page, up to 'Bee': damaged or cut off: {reason}")
     assert "\n" not in notes[-1]
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "d.xml: no article in it (not a dump of MediaWiki: XML of other kinds is not read)"),
-        (b"<rss></rss>", "d.xml: no article in it (not a dump of MediaWiki"),
-        (dump(), "d.xml: no article in it"),
-        (dump(page("A", "#REDIRECT [[B]]")), "d.xml: no article in it ('A' only leads to 'B')"),
+        (b"", "d.xml: no articles found (not a MediaWiki dump; other kinds of XML are not supported)"),
+        (b"<rss></rss>", "d.xml: no articles found (not a MediaWiki dump"),
+        (dump(), "d.xml: no articles found"),
+        (dump(page("A", "#REDIRECT [[B]]")), "d.xml: no articles found ('A' is a redirect to 'B')"),
         (dump(page("A", "{|\n|a\n|}"), page("B", "#REDIRECT [[C]]")), "(left out 1 table, 1 empty page, 1 redirect)"),
-        (dump(BEE)[:400], "d.xml: no article in it (damaged or cut off: "),
-        (bz2.compress(dump(BEE))[:50], "d.xml: no article in it (damaged or cut off: Compressed file ended"),
+        (dump(BEE)[:400], "d.xml: no articles found (damaged or cut off: "),
+        (bz2.compress(dump(BEE))[:50], "d.xml: no articles found (damaged or cut off: Compressed file ended"),
     ],
 )
 def test_dump_without_articles(content: bytes, message: str) -> None:

@@ -88,7 +88,7 @@ def test_sixteen_channels() -> None:
     body += b"".join(bytes((10, 0x80 | channel, 60 + channel, 64)) for channel in range(16))
     reading = read_midi(midi(body))
     assert [note.pitch for note in reading.performance.notes] == [60 + channel for channel in range(16) if channel != 9]
-    assert list(reading.notes) == ["1 drum notes left out"]
+    assert list(reading.notes) == ["1 drum note left out"]
 
 
 def test_what_was_lost_is_told() -> None:
@@ -97,8 +97,8 @@ def test_what_was_lost_is_told() -> None:
     reading = read_midi(midi(body, NOTE))
     assert reading.performance.notes[-1] == Note(62, 64, 0.1, 1.1)
     assert list(reading.notes) == [
-        "1 notes had no end and last to the end of their track",
-        "1 note ends without a note left out",
+        "1 note without an end, held to the end of the track",
+        "1 note end without a note left out",
         "instruments 40 are read as a piano",
     ]
 
@@ -374,8 +374,8 @@ def test_what_cannot_be_written(tmp_path: Path) -> None:
         pytest.param(midi(b""), "no notes", id="no notes"),
         pytest.param(midi(b"\x00\x99\x24\x40\x10\x89\x24\x40"), "only drums", id="only drums"),
         pytest.param(header(65535) + track(NOTE + END), "ends after 1 of 65535 tracks", id="65535 tracks"),
-        pytest.param(midi(NOTE, division=0), "no ticks a beat", id="no division"),
-        pytest.param(midi(NOTE, division=0xE700), "no ticks a frame", id="no division of frames"),
+        pytest.param(midi(NOTE, division=0), "no ticks per beat", id="no division"),
+        pytest.param(midi(NOTE, division=0xE700), "no ticks per frame", id="no division of frames"),
         pytest.param(midi(b"\xff\xff\xff\x7f" + NOTE[1:]), "claims to last", id="days"),
         pytest.param(midi(b"\xff\xff\xff\xff\xff\xff\x7f" + NOTE[1:]), "claims to last", id="many years"),
         pytest.param(midi(b"\xff" * 2000 + b"\x7f" + NOTE[1:]), "claims to last", id="more than a float holds"),

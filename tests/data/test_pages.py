@@ -276,7 +276,7 @@ def test_broken_html(pieces: list[str]) -> None:
     try:
         article, _ = read("".join(pieces), "html")
     except DataError as error:
-        assert "no text in it" in str(error)
+        assert "no text found" in str(error)
     else:
         for line in [*article.lead.split("\n"), *article.body.split("\n")]:
             assert line == " ".join(line.split())
@@ -328,21 +328,21 @@ def test_a_pipe(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"", "a.txt: no text in it"),
-        ("a.txt", b" \n\n\t--- \n", "a.txt: no text in it"),
+        ("a.txt", b"", "a.txt: no text found"),
+        ("a.txt", b" \n\n\t--- \n", "a.txt: no text found"),
         ("a.txt", b"hel\xe9lo", "a.txt: not UTF-8, byte 0xe9 at offset 3; convert it"),
-        ("a.txt", "Text".encode("utf-16"), "a.txt: no text, or not in UTF-8: byte 0x00 at offset 3; convert it"),
-        ("a", b"\x89PNG\r\n\x1a\n\0\0", "a: no text, or not in UTF-8: byte 0x00 at offset 8"),
-        ("a.pdf", b"%PDF-1.7 ...", "a.pdf: a PDF; `pdftotext` makes text of it"),
+        ("a.txt", "Text".encode("utf-16"), "a.txt: not text, or not UTF-8: byte 0x00 at offset 3; convert it"),
+        ("a", b"\x89PNG\r\n\x1a\n\0\0", "a: not text, or not UTF-8: byte 0x00 at offset 8"),
+        ("a.pdf", b"%PDF-1.7 ...", "a.pdf: a PDF; convert it to text, for example with `pdftotext`"),
         ("a.docx", b"PK\x03\x04...", "a.docx: a zip file or an office document"),
         ("a.txt.gz", gzip.compress(b"Text of it." * 9)[:-9], "a.txt.gz: cannot be read (Compressed file ended"),
-        ("a.jsonl", b'{"text": "a"}', "a.jsonl: holds records rather than a page"),
-        ("a.xml", b"<rss><item>a</item></rss>", "a.xml: no article in it (not a dump of MediaWiki"),
-        ("a.wiki", b"#REDIRECT [[Honey bee]]", "a.wiki: this page only leads to 'Honey bee'; give that one"),
-        ("a", b"#redirect: [[Honey bee|x]]", "a: this page only leads to 'Honey bee'; give that one"),
-        ("a.html", b"<table><tr><td>1<td>2</table><table><td>3</table>", "a.html: no text in it; left out 2 tables"),
-        ("a.html", b"<frameset></frameset>", "a.html: no text in it"),
-        ("a.md", b"```\ncode\n```", "a.md: no text in it; left out 1 code block"),
+        ("a.jsonl", b'{"text": "a"}', "a.jsonl: contains records, not a page"),
+        ("a.xml", b"<rss><item>a</item></rss>", "a.xml: no articles found (not a MediaWiki dump"),
+        ("a.wiki", b"#REDIRECT [[Honey bee]]", "a.wiki: this page is a redirect to 'Honey bee'; use that page"),
+        ("a", b"#redirect: [[Honey bee|x]]", "a: this page is a redirect to 'Honey bee'; use that page"),
+        ("a.html", b"<table><tr><td>1<td>2</table><table><td>3</table>", "a.html: no text found; left out 2 tables"),
+        ("a.html", b"<frameset></frameset>", "a.html: no text found"),
+        ("a.md", b"```\ncode\n```", "a.md: no text found; left out 1 code block"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -356,7 +356,7 @@ def test_faults_are_named(tmp_path: Path, name: str, content: bytes, message: st
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     """A folder or a mistyped name is one line too, and so is text that UTF-8 has no bytes for."""
     for path in (tmp_path, tmp_path / "none.md", tmp_path / "none.xml.bz2"):
-        with pytest.raises(DataError, match="no file there"):
+        with pytest.raises(DataError, match="no such file"):
             list(read_pages(path, Notes()))
     with pytest.raises(DataError, match="the text: half of a surrogate pair at character 1"):
         list(read_pages("a\ud800", Notes()))

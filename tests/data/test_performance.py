@@ -37,7 +37,7 @@ def test_notes_are_in_order() -> None:
 )
 def test_impossible_notes_are_refused(note: Note) -> None:
     """They would be found only when a file is written, or not at all."""
-    with pytest.raises(DataError, match="no note can be Note") as caught:
+    with pytest.raises(DataError, match="not a valid note: Note") as caught:
         Performance.of([Note(60, 64, 0.0, 1.0), note])
     assert str(note) in str(caught.value)
 
@@ -189,7 +189,7 @@ def test_shifted() -> None:
     assert performance.shifted(-1).notes == (Note(60, 64, 0.0, 1.0),)
     assert performance.shifted(-1).pedal == (Pedal(0.0, True),)
     assert performance.shifted(-0.5).pedal == (Pedal(0.25, True),)
-    with pytest.raises(DataError, match=r"the first note starts at 1 seconds, it cannot start 1.5 seconds earlier"):
+    with pytest.raises(DataError, match=r"the first note starts at 1 seconds, so it cannot start 1.5 seconds earlier"):
         performance.shifted(-1.5)
 
 

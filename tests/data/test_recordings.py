@@ -114,5 +114,5 @@ def test_what_a_file_lost_is_told(maestro: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("broken.mid", b"no MIDI")
     (tmp_path / "all.zip").write_bytes(packed.getvalue())
-    with pytest.raises(DataError, match=r"none of 1 MIDI files can be read; the first: .*broken\.mid"):
+    with pytest.raises(DataError, match=r"1 MIDI file given, but none can be read; the first: .*broken\.mid"):
         read_recordings([str(tmp_path / "all.zip")], tmp_path / "cache")

@@ -258,7 +258,7 @@ def test_convert_overwrites_no_model(to: Any, tmp_path: Path) -> None:
     write(tmp_path / "run" / "checkpoint")
     before = (tmp_path / "other" / "config.json").read_bytes()
     for out in ("other", "run"):
-        with pytest.raises(ConfigError, match=f"{out} holds a model already"):
+        with pytest.raises(ConfigError, match=f"{out} already contains a model"):
             convert(tmp_path / "ours", tmp_path / out, to=to)
     assert (tmp_path / "other" / "config.json").read_bytes() == before
 

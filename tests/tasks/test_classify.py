@@ -131,7 +131,7 @@ def test_an_explanation_gives_the_text_back_and_names_the_word(folder: Path) -> 
     assert whole - weights == pytest.approx(added, rel=1e-3)
     with pytest.raises(DataError, match="no label 'fish'"):
         classifier.explain("owl", "fish")
-    with pytest.raises(DataError, match="over the 48 tokens"):
+    with pytest.raises(DataError, match="more than the 48 tokens"):
         classifier.explain("owl " * 50)
 
 
@@ -163,7 +163,7 @@ def test_what_is_added_to_a_base_is_small_and_finds_it_again(folder: Path, tmp_p
         base,
         to="suite",
     )
-    with pytest.raises(CheckpointError, match="trained on another version of its base"):
+    with pytest.raises(CheckpointError, match="trained on a different version of its base"):
         load(tmp_path / "run")
 
 
@@ -357,6 +357,38 @@ def test_labels_that_cannot_be_learnt(tmp_path: Path, rows: list[tuple[str, str]
         fit(recipe_of(source), tmp_path / "run")
 
 
+def test_a_column_of_free_text_is_not_taken_for_classes(tmp_path: Path) -> None:
+    """A table whose `target` was a sentence a row was trained on, one class a row."""
+    file = tmp_path / "notes.csv"
+    with file.open("w", newline="") as stream:
+        csv.writer(stream).writerows(
+            [("text", "target", "kind"), *((f"text {n}", f"note {n}", "ab"[n % 2]) for n in range(40))]
+        )
+    with pytest.raises(DataError) as caught:
+        fit(recipe_of(str(file)), tmp_path / "run")
+    assert str(caught.value) == (
+        "column 'target': 40 distinct labels in 40 rows, such as 'note 10', are free text and no classes; name the "
+        "label's column with --set data.label=NAME (there are text, target, kind), or learn them all the same with "
+        "--set classify.free_labels=true"
+    )
+    task = find_task("classify")
+    assert len(task.prepare(recipe_of(str(file), "data.label=kind"), tmp_path).extra["labels"]) == 2
+    # as it is taken where classes are learnt that occur once, and are validated on the same
+    forced = recipe_of(str(file), f"data.valid=['{file}']", "classify.free_labels=true")
+    assert len(task.prepare(forced, tmp_path).extra["labels"]) == 40
+
+
+def test_texts_and_labels_the_wrong_way_round_are_told() -> None:
+    given = texts(60)
+    labels, swapped = [label for _, label in given], [f"{text} {n}" for n, (text, _) in enumerate(given)]
+    with pytest.raises(
+        DataError, match=r"labels: 60 distinct labels in 60 rows, such as .* fine_tune\(texts, labels\)"
+    ):
+        fine_tune(labels, swapped, settings=NEW)
+    with pytest.raises(DataError, match="no class has two different texts"):  # the next thing that is wrong with them
+        fine_tune(labels, swapped, settings=[*NEW, "classify.free_labels=true"])
+
+
 def test_a_validation_label_nobody_taught(tmp_path: Path) -> None:
     train = write_csv(tmp_path / "train.csv", texts(30))
     valid = write_csv(tmp_path / "valid.csv", [("a carp 3", "fish")])
@@ -395,5 +427,5 @@ def test_a_run_does_not_go_on_with_other_data(folder: Path, tmp_path: Path) -> N
     fit(recipe, tmp_path / "run")
     fit(recipe, tmp_path / "run")  # the same once more is a run that is finished
     write_csv(tmp_path / "things.csv", [(text, label.upper()) for text, label in rows])
-    with pytest.raises(ConfigError, match="other data"):
+    with pytest.raises(ConfigError, match="different data"):
         fit(recipe, tmp_path / "run")

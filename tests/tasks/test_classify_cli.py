@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -138,7 +139,7 @@ def test_the_command_is_the_pipeline(tiny: str, capsys: pytest.CaptureFixture[st
 def test_the_likeliest_labels_have_bars(capsys: pytest.CaptureFixture[str]) -> None:
     lines = result(capsys, "a dog", "--top-k", "2").splitlines()
     assert lines[0].split()[:2] == ["dog", "80.00%"] and lines[0].endswith("█" * 32)
-    assert lines[2].split() == ["1", "others", "10.00%"]
+    assert lines[2].split() == ["1", "other", "10.00%"]
     assert len(result(capsys, "a dog").splitlines()) == 3
 
 
@@ -192,7 +193,12 @@ def test_labels_of_ones_own_take_a_language_model(
 ) -> None:
     """The classifier is no use for other labels, so --labels alone must not load it."""
     loaded: list[str] = []
-    monkeypatch.setattr("suite.tasks.classify.cli.load_model", lambda model, *options: loaded.append(model))
+
+    def load_model(name: str, *options: object) -> SimpleNamespace:
+        loaded.append(name)
+        return SimpleNamespace(parameters=10**9)
+
+    monkeypatch.setattr("suite.tasks.classify.cli.load_model", load_model)
     monkeypatch.setattr(
         "suite.tasks.classify.zero_shot.ZeroShot", lambda model, labels: Fake() if labels == ["cat", " dog"] else None
     )
@@ -202,10 +208,27 @@ def test_labels_of_ones_own_take_a_language_model(
     assert loaded == ["lm", "classify"]
 
 
+def test_labels_without_training_are_experimental_with_a_small_model(capsys: pytest.CaptureFixture[str]) -> None:
+    """The embedded model's zero-shot labels are little better than chance, and nothing said so."""
+    words = ["run", "classify", "a dog", "another", "--labels", "cat, dog"]
+    assert main(words) == 0
+    plain, err = capsys.readouterr()
+    assert err.count("experimental: a model of 7.5 million parameters") == 1 and "--model gpt2" in err
+    assert main([*words, "--quiet"]) == 0
+    assert capsys.readouterr() == (plain, "")
+    assert main([*words, "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert len([json.loads(line) for line in out.splitlines()]) == 2 and err.startswith("experimental: ")
+    assert main(["run", "classify", "a dog"]) == 0
+    assert capsys.readouterr().err == ""
+    assert main(["run", "classify", "--help"]) == 0
+    assert "Experimental: choose among these" in capsys.readouterr().out
+
+
 def test_an_explanation_lists_what_mattered(tiny: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "classify", "an owl", "--explain", "--model", tiny]) == 0
     out, err = capsys.readouterr()
-    assert "\n\nan owl\n\n" in out and "of all weight" in out
+    assert "\n\nan owl\n\n" in out and "share of weight" in out
     assert "does not show why" in err
     [found] = run_json(capsys, "an owl", "--explain", "--model", tiny)
     assert "".join(piece for piece, _ in found["explanation"]["tokens"]) == "an owl"
@@ -321,7 +344,7 @@ def test_columns_of_those_names_are_not_overwritten(tmp_path: Path, capsys: pyte
     summary = bulk.classify_file(Fake(), source, output)  # type: ignore[arg-type]
     assert output.read_text() == "text,label,predicted_label,predicted_probability\na dog,cat,dog,0.800000\n"
     assert summary.columns == ("predicted_label", "predicted_probability")
-    with pytest.raises(DataError, match="there is a column 'predicted_label' already"):
+    with pytest.raises(DataError, match="there is already a column 'predicted_label'"):
         bulk.classify_file(Fake(), output, again)  # type: ignore[arg-type]
     assert not again.exists()
 
@@ -351,7 +374,7 @@ def test_lines_of_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert main(["run", "classify", "--lines"]) == 0
     out, err = capsys.readouterr()
     assert out == "dog\t0.800000\ta dog\n\t\t\nowl\t0.800000\tan owl\n"
-    assert err == "3 records; 1 without text, so without a label\n"
+    assert err == "3 records; 1 without text or label\n"
     stdin(monkeypatch, b"a dog\n")
     assert run_json(capsys, "--lines") == [{"text": "a dog", "label": "dog", "probability": 0.8}]
 
@@ -364,7 +387,7 @@ def test_a_file_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert main(["run", "classify", *words]) == 0
     out, err = capsys.readouterr()
     assert out == "" and len(output.read_text().splitlines()) == 3
-    assert "2 records; 1 unsure, below 0.5" in err and "predicted_label, predicted_probability" in err
+    assert "2 records; 1 unsure (below 0.5)" in err and "predicted_label, predicted_probability" in err
     assert main(["run", "classify", *words, "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
 
@@ -383,7 +406,7 @@ def test_the_evaluation_is_a_table_and_pictures(tiny: str, tmp_path: Path, capsy
     out = capsys.readouterr().out
     assert out.split()[:6] == ["accuracy", "macro", "F1", "AUC", "NLL", "ECE"]
     assert "\nmajority " in out and "\ntf-idf + logistic regression, C = " in out and "\nowl " in out
-    assert "true" in out and "taken for" in out
+    assert "true" in out and "predicted" in out
     assert all(Path(picture).stat().st_size > 1000 for picture in pictures)
     assert main([*words, "--json", "--limit", "5"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -399,19 +422,19 @@ def test_the_evaluation_is_a_table_and_pictures(tiny: str, tmp_path: Path, capsy
         ([], "nothing to label"),
         ([""], "the text is empty"),
         (["a", " "], "text 2 is empty"),
-        (["a", "b", "--pair", "c"], "--pair is the second text of one TEXT"),
+        (["a", "b", "--pair", "c"], "--pair needs exactly one TEXT"),
         (["a", "--lines"], "--lines and --input take no TEXT"),
-        (["--lines", "--input", "a.csv"], "give one of them"),
-        (["a", "--output", "b.csv"], "--output goes with --input or --lines"),
-        (["a", "--column", "b"], "--column and --pair-column go with --input"),
+        (["--lines", "--input", "a.csv"], "give only one of them"),
+        (["a", "--output", "b.csv"], "--output needs --input or --lines"),
+        (["a", "--column", "b"], "--column and --pair-column need --input"),
         (["--input", "a.csv", "--output", "b.csv", "--json"], "leave out --json"),
-        (["a", "--labels", "b,c", "--explain"], "--labels goes without --explain"),
+        (["a", "--labels", "b,c", "--explain"], "--labels cannot be combined with --explain"),
         (["a", "--explain", "--quantize", "int8"], "leave out --quantize"),
         (["a", "--min-probability", "2"], "2.0 is not in the range"),
         (["--input", "none.csv"], "none.csv: No such file or directory"),
         (["--input", "a.doc"], "the name must end in one of .csv, .tsv"),
-        (["--input", "a.jsonl", "--output", "b.csv"], "name a .jsonl file"),
-        (["--input", "a.csv", "--output", "b.txt"], "name a .csv, .tsv or .jsonl file"),
+        (["--input", "a.jsonl", "--output", "b.csv"], "write to a .jsonl file"),
+        (["--input", "a.csv", "--output", "b.txt"], "write to a .csv, .tsv or .jsonl file"),
         (["--input", "a.csv", "--output", "b.csv.gz"], "leave out .gz"),
     ],
 )
@@ -433,24 +456,28 @@ def test_what_cannot_be_is_one_line(
     ("name", "content", "message"),
     [
         ("a.csv", b"", "a.csv: no rows"),
-        ("a.csv", b"id,body\n1,x\n", "a.csv: no column 'text'; there are id, body"),
-        ("a.csv", b"id,text\n1\n", "a.csv:2: 1 fields, where the first line has 2"),
+        ("a.csv", b"id,body\n1,x\n", "a.csv: no column 'text'; available: id, body"),
+        ("a.csv", b"id,text\n1\n", "a.csv:2: 1 field, but the first line has 2"),
         ("a.csv", b'id,text\n1,x\n2,"y\n', "a.csv:3: not CSV (unexpected end of data)"),
         ("a.csv", b"text\nok\ncaf\xe9\n", "a.csv:3: not UTF-8, byte 0xe9 at 3"),
         ("a.csv.gz", gzip.compress(b"text\nok\n" * 99)[:-9], "a.csv.gz: damaged after line"),
         ("a.csv.gz", b"text\nok\n", "a.csv.gz: damaged after line 0"),
         ("a.jsonl", b'{"text": "x"}\n{"text": 1}\n', "a.jsonl:2: column 'text' holds int, not text"),
-        ("a.jsonl", b'{"text": "x"}\n{"body": 1}\n', "a.jsonl:2: no column 'text'; there are body"),
+        ("a.jsonl", b'{"text": "x"}\n{"body": 1}\n', "a.jsonl:2: no column 'text'; available: body"),
         ("a.jsonl", b'{"text": "x"}\n{"text"\n', "a.jsonl:2: not JSON"),
-        ("a.jsonl", b'{"text": "x"}\n{"text": "y", "n": %s}\n' % (b"9" * 5000), "a.jsonl:2: not JSON (a number of too"),
+        (
+            "a.jsonl",
+            b'{"text": "x"}\n{"text": "y", "n": %s}\n' % (b"9" * 5000),
+            "a.jsonl:2: not JSON (a number with too",
+        ),
         ("a.jsonl", b'{"text": "x"}\n{"n": ' + b"[" * 100_000, "a.jsonl:2: not JSON (nested too deeply)"),
         ("a.jsonl", b'{"text": "x"}\n{"text": "y", "n": NaN}\n', "a.jsonl:2: cannot be written as JSON"),
         ("a.jsonl", b'{"text": "x"}\n{"text": "y", "n": 1e400}\n', "a.jsonl:2: cannot be written as JSON"),
         ("a.jsonl", b'{"text": "x", "n": "\\ud800"}\n', "a.jsonl:1: half of a surrogate pair"),
-        ("a.csv", b"text,text\na,b\n", "a.csv: two columns of the name 'text'"),
-        ("a.csv", b"text,n,n\na,b,c\n", "a.csv: two columns of the name 'n'"),
+        ("a.csv", b"text,text\na,b\n", "a.csv: two columns are called 'text'"),
+        ("a.csv", b"text,n,n\na,b,c\n", "a.csv: two columns are called 'n'"),
         ("a.csv", b"sep=;\n", "a.csv: no rows"),
-        ("a.jsonl", b'["x"]\n', "a.jsonl:1: a JSON object is needed on each line, not list"),
+        ("a.jsonl", b'["x"]\n', "a.jsonl:1: each line must be a JSON object, not list"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl:1: half of a surrogate pair"),
         ("a.jsonl", b'{"text": "x"}\n{"text": "y", "label": 1}\n', "a.jsonl:2: there is a column 'label', which the"),
     ],
@@ -475,7 +502,7 @@ def test_a_threshold_without_use_is_refused(tiny: str, words: list[str], capsys:
     """A model that gives one label took it without a word."""
     assert main([*words, "--model", tiny, "--threshold", "0.3"]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and "--threshold is for a model that gives several labels" in err
+    assert out == "" and "--threshold needs a model that gives several labels" in err
 
 
 @pytest.mark.usefixtures("fake")

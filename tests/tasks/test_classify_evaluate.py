@@ -120,7 +120,7 @@ def test_one_label_against_several_is_told(tmp_path: Path) -> None:
     """Also of a text with several labels a classifier that gives one can be half right."""
     found = evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", (ROWS[0][0], "cat|dog"), ROWS[2]), separator="|")
     assert found["multi"] and found["results"]["model"]["top_accuracy"] == 1.0
-    assert "1 records have several labels, and the model gives one" in found["notes"]
+    assert "1 record with several labels; the model gives only one" in found["notes"]
 
 
 # ---- what belongs to no class
@@ -139,7 +139,7 @@ def test_out_of_scope_records_count_for_their_detection_alone(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("rows", "oos_label", "message"),
     [
-        (ROWS, "none", "no record has the out-of-scope label 'none'; there are dog, cat"),
+        (ROWS, "none", "no record has the out-of-scope label 'none'; available: dog, cat"),
         (ROWS, "dog", "the model knows the label 'dog'"),
         ([("cat 1", "none")], "none", "all records have the out-of-scope label"),
     ],
@@ -156,14 +156,21 @@ def test_an_out_of_scope_label_that_cannot_be(
 
 def test_an_unseen_label_is_named_with_its_place(tmp_path: Path) -> None:
     data = csv(tmp_path / "a.csv", *ROWS, ("dog 1", "dgo"), ("dog 1", "dgo"), ("dog 1", "cow"))
-    with pytest.raises(
-        DataError, match=r"a\.csv:6: the model has no label 'dgo' \(2 of 7 records\), nor 1 others; did"
-    ):
+    with pytest.raises(DataError, match=r"a\.csv:6: the model has no label 'dgo' \(2 of 7 records\), nor 1 other; did"):
         evaluate.evaluate(MODEL, data)
-    with pytest.raises(DataError, match=r"b\.csv:3: the model has no label 'zebra' .*; there is cat, dog, owl"):
+    with pytest.raises(DataError, match=r"b\.csv:3: the model has no label 'zebra' .*; available: cat, dog, owl"):
         evaluate.evaluate(
             MODEL, csv(tmp_path / "a.csv", *ROWS), train=csv(tmp_path / "b.csv", *ROWS[:1], ("x", "zebra"))
         )
+
+
+def test_a_column_of_free_text_is_told(tmp_path: Path) -> None:
+    """It was told that the model had no label of the first row's text."""
+    data = csv(tmp_path / "a.csv", *((f"cat {n}", f"note {n}") for n in range(20)))
+    with pytest.raises(
+        DataError, match=r"column 'label': 20 distinct labels in 20 rows.*--label NAME \(there are text, "
+    ):
+        evaluate.evaluate(MODEL, data)
 
 
 def test_a_record_without_a_label_is_named(tmp_path: Path) -> None:
@@ -176,7 +183,7 @@ def test_a_part_is_drawn_from_everywhere_and_told(tmp_path: Path) -> None:
     """The first records of a file that is sorted by class are of one class."""
     data = csv(tmp_path / "a.csv", *[(f"cat {1 - number / 500}", label) for label in LABELS for number in range(100)])
     found = evaluate.evaluate(MODEL, data, limit=60)
-    assert found["records"] == 60 and "60 of 300 records, drawn at random" in found["notes"]
+    assert found["records"] == 60 and "60 of 300 records, chosen at random" in found["notes"]
     assert all(one["support"] > 5 for one in found["results"]["model"]["classes"])
     assert evaluate.evaluate(MODEL, data, limit=60) == found
 

@@ -153,7 +153,7 @@ def test_a_base_and_another_vocabulary_do_not_go_together(trained: Path, tmp_pat
         find_task("lm").default_recipe(base=True),
         [f"base='{trained / 'run'}'", f"data.train=['{trained / 'cat.txt'}']", "tokenizer.kind=bytes", "run.steps=1"],
     )
-    with pytest.raises(ConfigError, match="another vocabulary"):
+    with pytest.raises(ConfigError, match="different vocabulary"):
         fit(recipe, tmp_path / "run", cache=tmp_path)
 
 

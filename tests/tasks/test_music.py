@@ -76,7 +76,7 @@ def test_layouts() -> None:
 def test_format_of_another_model() -> None:
     """A model of text, or of other special tokens, is refused by name instead of playing nonsense."""
     assert Format.from_dict(Format(pedal=True).to_dict(), "mine") == Format(pedal=True)
-    with pytest.raises(CheckpointError, match="lm is no music model"):
+    with pytest.raises(CheckpointError, match="lm is not a music model"):
         Format.from_dict({}, "lm")
     with pytest.raises(CheckpointError, match="special tokens"):
         Format.from_dict({**FORMAT.to_dict(), "specials": ["<bos>"]}, "mine")
@@ -338,8 +338,8 @@ def test_a_piece_may_end_by_itself(player: Player, tempo: float) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"may_end": True, "melody": piece(3)}, "the length is given"),
-        ({"may_end": True, "ending": piece(3)}, "the length is given"),
+        ({"may_end": True, "melody": piece(3)}, "the length is fixed"),
+        ({"may_end": True, "ending": piece(3)}, "the length is fixed"),
         ({"seconds": 0}, "seconds is 0"),
         ({"seconds": float("nan")}, "seconds is nan"),
         ({"seconds": 1e9}, "seconds is 1e\\+09"),
@@ -374,7 +374,7 @@ def test_gaps_that_are_none(player: Player) -> None:
 
 def test_a_model_of_text_cannot_play() -> None:
     """A checkpoint of text cannot play."""
-    with pytest.raises(CheckpointError, match="no music model"):
+    with pytest.raises(CheckpointError, match="not a music model"):
         Player(suite.load("lm"))
 
 
@@ -393,7 +393,7 @@ def test_a_note_longer_than_the_context_is_no_endless_search() -> None:
 
 
 def test_numbers_of_which_nothing_is_left_are_errors(player: Player) -> None:
-    with pytest.raises(ConfigError, match=r"come to 0\.0001 s"):
+    with pytest.raises(ConfigError, match=r"times the tempo is 0\.0001 s"):
         player(seconds=1, tempo=1e-4)
     with pytest.raises(ConfigError, match="density is 0"):
         player.refill(piece(20), 1, 2, density=0)

@@ -116,7 +116,7 @@ def test_the_melody_that_was_taken_is_told(tiny: str, tmp_path: Path, capsys: py
     path, out = tmp_path / "chords.mid", str(tmp_path / "d.mid")
     scale(72).joined(scale(48)).save(path)
     _, err = run(capsys, "--melody", str(path), "--seed", "1", "--model", tiny, "-o", out)
-    assert "the melody is the 8 notes that are highest, of 16" in err
+    assert "the melody is the highest notes, 8 of 16" in err
     _, err = run(capsys, "--melody", str(path), "--seed", "1", "--model", tiny, "-o", out, "-q")
     assert err == ""
 
@@ -127,16 +127,16 @@ def test_the_melody_that_was_taken_is_told(tiny: str, tmp_path: Path, capsys: py
         (["--seconds", "0"], "seconds is 0"),
         (["--seconds", "-3"], "seconds is -3"),
         (["--primer", "nowhere.mid"], "nowhere.mid"),
-        (["--gap", "1:2"], "--gap is a place in the --primer"),
+        (["--gap", "1:2"], "--gap needs a --primer"),
         (["--soundfont", "a.sf2", "--wav", "a.wav"], "'a.sf2' does not exist"),
-        (["--soundfont", __file__], "--soundfont is for a recording"),
+        (["--soundfont", __file__], "--soundfont needs --wav"),
         (["--transpose", "99999999999999999999"], "transpose is 99999999999999999999"),
-        (["--seconds", "1", "--tempo", "1e300"], "come to 1e+300 s"),
+        (["--seconds", "1", "--tempo", "1e300"], "times the tempo is 1e+300 s"),
         (["-o", "piece.wav"], "must end in .mid"),
         (["--wav", "piece.mp3"], "must end in .wav"),
         (["--plot", "piece.jpg"], "must end in .png or .svg"),
         (["--tempo", "0"], "tempo is 0"),
-        (["--model", "lm"], "lm is no music model"),
+        (["--model", "lm"], "lm is not a music model"),
     ],
 )
 def test_impossible_wishes(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,6 +206,6 @@ def test_train_on_a_folder_and_play(
 def test_training_data_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No data, no MIDI files in a folder, and a name that is nothing are told in one line."""
     out = ["--out", str(tmp_path / "run")]
-    assert "no music to learn from" in refused(capsys, "train", "music", *out)
+    assert "no training music" in refused(capsys, "train", "music", *out)
     assert "no MIDI files" in refused(capsys, "train", "music", "--data", str(tmp_path), *out)
     assert "nowhere.mid" in refused(capsys, "train", "music", "--data", "nowhere.mid", *out)

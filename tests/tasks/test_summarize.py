@@ -304,7 +304,7 @@ def test_nothing_to_sum_up(summarizer: Summarizer, text: str) -> None:
 def test_impossible_wishes(summarizer: Summarizer) -> None:
     """What cannot be is refused in one line."""
     for options in ({"max_words": 0}, {"sentences": 0}):
-        with pytest.raises(ConfigError, match="at least one"):
+        with pytest.raises(ConfigError, match="at least 1"):
             summarizer(ARTICLE, **options)
     with pytest.raises(ConfigError, match="no style 'haiku'"):
         summarizer(ARTICLE, style="haiku")
@@ -313,7 +313,7 @@ def test_impossible_wishes(summarizer: Summarizer) -> None:
 def test_any_language_model_can_do_tldr_alone() -> None:
     """A model that was not trained to summarise says what it can do."""
     model = Summarizer(suite.load("lm"))
-    with pytest.raises(ConfigError, match="the style tldr alone"):
+    with pytest.raises(ConfigError, match="only the style tldr"):
         model(ARTICLE, style="write")
     assert model.style == "tldr"
 
@@ -328,7 +328,7 @@ def test_long_articles_are_selected(summarizer: Summarizer, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("style", "stages"),
-    [("extract", ["ranking sentences", "reading the best"]), ("write", ["ranking sentences", "writing"])],
+    [("extract", ["ranking sentences", "scoring sentences"]), ("write", ["ranking sentences", "writing"])],
 )
 def test_progress(summarizer: Summarizer, style: Style, stages: list[str]) -> None:
     """Whoever waits for a long text is told what is done, never more than there is."""

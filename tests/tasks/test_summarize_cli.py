@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from suite.cli import options as shared
 from suite.cli.main import main
 from suite.data.articles import Article, Section
 from suite.sampling import Generated
@@ -111,13 +112,37 @@ def test_what_is_written_and_not_there_is_warned_of(
     made_up = Generated(tokens=(), text="It was made in 1555.", logprobs=(), top=(), finish="stop")
     monkeypatch.setattr(pipeline, "generate", lambda *arguments, **options: [made_up])
     words = [file, "--style", "write"]
-    assert run(capsys, *words) == ("It was made in 1555.\n", "warning: the number '1555' is not in the article\n")
+    out, err = run(capsys, *words)
+    assert out == "It was made in 1555.\n"
+    assert err.endswith("\nwarning: the number '1555' is not in the article\n")
     assert run(capsys, *words, "--quiet") == ("It was made in 1555.\n", "")
+
+
+def test_written_summaries_are_experimental_with_a_small_model(
+    file: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The embedded models invent, and TL;DR repeats itself: that was not said, nor what to do."""
+    made_up = Generated(tokens=(), text="It has strings.", logprobs=(), top=(), finish="stop")
+    monkeypatch.setattr(pipeline, "generate", lambda *arguments, **options: [made_up])
+    monkeypatch.chdir(Path(file).parent)
+    name = Path(file).name
+    for words in ([name, "--style", "write"], [name, "--style", "tldr"], [name, "--model", "lm"]):
+        out, err = run(capsys, *words)
+        assert out == "It has strings.\n" and err.count("experimental: a model of 7.5 million parameters") == 1
+        assert "--model gpt2" in err and "--style extract" in err
+        out, err = run(capsys, *words, "--json")
+        assert json.loads(out)["text"] == "It has strings." and "experimental" in err
+        assert run(capsys, *words, "--quiet")[1] == ""
+    assert "experimental" not in run(capsys, name, "--style", "extract")[1]
+    monkeypatch.setattr(shared, "SMALL", 7_000_000)
+    assert "experimental" not in run(capsys, name, "--style", "write")[1], "a model of that size may do better"
+    assert main(["run", "summarize", "--help"]) == 0
+    assert "Experimental: write new ones" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("", "no text"), ("   \n\n", "no text"), ("#REDIRECT [[Fiddle]]", "only leads to 'Fiddle'")],
+    [("", "no text"), ("   \n\n", "no text"), ("#REDIRECT [[Fiddle]]", "is a redirect to 'Fiddle'")],
 )
 def test_nothing_to_sum_up(content: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Empty files and redirects are told in one line."""
@@ -129,7 +154,10 @@ def test_nothing_to_sum_up(content: str, message: str, tmp_path: Path, capsys: p
 def test_wrong_names(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A file that is not there, and a model that cannot do the style."""
     assert "nowhere.txt" in refused(capsys, "run", "summarize", "nowhere.txt")
-    assert "tldr alone" in refused(capsys, "run", "summarize", file, "--model", "lm", "--style", "write")
+    too_long_for_a_name = "It has strings. " * 500
+    for text in ("The violin has four strings.", too_long_for_a_name):
+        assert "no file there; to sum up a text itself, pipe it in" in refused(capsys, "run", "summarize", text)
+    assert "only the style tldr" in refused(capsys, "run", "summarize", file, "--model", "lm", "--style", "write")
 
 
 # ---- training and evaluating
@@ -188,7 +216,7 @@ def test_figures_of_a_copy() -> None:
 
 def test_articles_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No data, and records without a text and its summary, are told in one line."""
-    assert "no articles to learn from" in refused(capsys, "train", "summarize", "--out", str(tmp_path / "run"))
+    assert "no training articles" in refused(capsys, "train", "summarize", "--out", str(tmp_path / "run"))
     path = tmp_path / "odd.jsonl"
     path.write_text('{"colour": "red"}\n')
     assert "odd.jsonl" in refused(capsys, "eval", "summarize", str(path))

@@ -85,10 +85,10 @@ def test_a_tag_in_the_text_is_text() -> None:
 def test_languages_that_are_none_or_unknown_are_errors() -> None:
     with pytest.raises(ConfigError, match="would have the tag <bos>"):
         tag("bos")
-    with pytest.raises(ConfigError, match="no language code"):
+    with pytest.raises(ConfigError, match="not a language code"):
         tag("<en")
     tokenizer = Tokenizer.bytes(special_tokens(["de", "en"]))
-    with pytest.raises(ConfigError, match="does not know the language 'fr'; there is de, en"):
+    with pytest.raises(ConfigError, match="does not know the language 'fr'; available: de, en"):
         encode(tokenizer, "a", "b", "en", "fr")
 
 
@@ -132,7 +132,7 @@ def test_what_does_not_fit_is_dropped_with_a_note(tmp_path: Path) -> None:
     data = prepare(tmp_path, f"data.train=['en-de={file}']", "data.held_out=0.01")
     assert "dropped 1 empty (first: line 102), 1 a copy of the source (first: line 103)" in notes(data)
     assert "training pairs dropped: 1 with more than 30 tokens on a side" in notes(data)
-    assert "held out for validation: 1 pairs" in notes(data)
+    assert "held out for validation: 1 pair" in notes(data)
 
 
 def test_an_impossible_limit_or_no_data_is_a_clear_error(tmp_path: Path, pairs: Path) -> None:
@@ -140,7 +140,7 @@ def test_an_impossible_limit_or_no_data_is_a_clear_error(tmp_path: Path, pairs: 
         prepare(tmp_path)
     with pytest.raises(DataError, match="which languages"):
         prepare(tmp_path, f"data.train=['{pairs}']")
-    with pytest.raises(ConfigError, match=r"model\.context 64; it has room for 30"):
+    with pytest.raises(ConfigError, match=r"model\.context 64, which has room for 30"):
         prepare(tmp_path, f"data.train=['en-de={pairs}']", "data.max_tokens=31")
     with pytest.raises(ConfigError, match=r"unknown key 'data\.both_way'"):
         prepare(tmp_path, f"data.train=['en-de={pairs}']", "data.both_way=true")
@@ -158,7 +158,7 @@ def test_nothing_held_out_is_learnt_from() -> None:
     assert len(valid.pairs) == 10
     assert not {pair.source for pair in train.pairs} & {pair.source for pair in valid.pairs}
     beside = 90 - len(train.pairs)
-    assert beside > 0 and f"{beside} more that share a sentence" in note
+    assert beside > 0 and f"{beside} more pairs sharing a sentence" in note
     with pytest.raises(DataError, match="too few"):
         hold_out([Sentences(corpus=corpus, pairs=texts[:1], note="")], 0.1, seed=1)
 
@@ -256,7 +256,7 @@ def test_evaluation_turns_a_corpus_round(trained: tuple[Model, Path], tmp_path: 
     ]
     assert one["left_out_empty"] == 1 and one["sentences"] == 2
     assert one["results"] == other["results"]
-    with pytest.raises(ConfigError, match="does not translate en to fr; it does de to en, en to de"):
+    with pytest.raises(ConfigError, match="does not translate en to fr; available: de to en, en to de"):
         evaluate(model, [str(german)], source="en", target="fr")
     with pytest.raises(DataError, match="is in en and fr, not in en and de"):
         evaluate(model, [f"en-fr={german}"], source="en", target="de")

@@ -85,11 +85,11 @@ def test_the_name_of_a_file_is_text_with_a_warning(
     options = ["--from", "de", "--to", "en", "--model", words]
     for name in ("Hund", "Hund " * 1000):  # the second is too long to be a file's
         assert main(["run", "translate", name, *options]) == 0
-        assert "taken as text" not in capsys.readouterr().err
+        assert "used as text" not in capsys.readouterr().err
     Path("Hund").write_text("Katze.")
     assert main(["run", "translate", "Hund", *options]) == 0
     out, err = capsys.readouterr()
-    assert out == "dog.\n" and "warning: 'Hund' is taken as text; for what is in that file, say --file" in err
+    assert out == "dog.\n" and "warning: 'Hund' is used as text; to read the file of that name, use --file" in err
     assert main(["run", "translate", "Hund", "-q", *options]) == 0
     assert capsys.readouterr().err == ""
 
@@ -98,7 +98,7 @@ def test_the_language_taken_is_told_apart_from_the_result(words: str, capsys: py
     options = ["--to", "en", "--model", words]
     assert main(["run", "translate", "der Hund sieht der Katze und Haus.", "le chien voit.", *options]) == 0
     out, err = capsys.readouterr()
-    assert out.count("\n") == 2 and "from de (identified, " in err and "from fr (identified, " in err
+    assert out.count("\n") == 2 and "from de (detected, " in err and "from fr (detected, " in err
     for silent in (["--from", "de"], ["-q"], ["--json"]):
         assert main(["run", "translate", "der Hund.", *silent, *options]) == 0
         assert capsys.readouterr().err == ""
@@ -135,21 +135,21 @@ def test_forced_words(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (["a", "--to", "es"], "does not know the language 'es'; there is de, en, fr"),
+        (["a", "--to", "es"], "does not know the language 'es'; available: de, en, fr"),
         (["a", "--from", "xx", "--to", "en"], "does not know the language 'xx'"),
-        (["a", "--from", "en", "--to", "fr"], "it was for de into en, en into de, fr into en"),
-        (["a", "--from", "de", "--to", "de"], "not trained to translate from de into de"),
+        (["a", "--from", "en", "--to", "fr"], "available: de to en, en to de, fr to en"),
+        (["a", "--from", "de", "--to", "de"], "not trained to translate from de to de"),
         (["a\udcff", "--to", "en"], "lone surrogate"),
         (["--to", "en"], "nothing to translate"),
         (["a", "--file", "b", "--to", "en"], "not both"),
         (["a", "b", "--file", "b", "--to", "en"], "not both"),
         (["--file", "nowhere.txt", "--to", "en"], "nowhere.txt: No such file"),
         (["a", "--to", "en", "--n-best", "6"], "raise --beams"),
-        (["a", "--to", "en", "--length-penalty", "nan"], "error: length_penalty is nan, and must be a number"),
-        (["a", "--model", "lm"], "lm is not a translation model, but one for the task lm; name another\n"),
+        (["a", "--to", "en", "--length-penalty", "nan"], "error: length_penalty is nan, but must be a number"),
+        (["a", "--model", "lm"], "lm is not a translation model (its task is lm); choose another\n"),
         (["a", "--to", "en", "--plot", "a.xyz"], "xyz"),
         (["a", "--to", "en", "--glossary", "nowhere.tsv"], "nowhere.tsv"),
-        (["a", "--to", "en", "--output", "b"], "go with --input"),
+        (["a", "--to", "en", "--output", "b"], "need --input"),
         (["a", "--to", "en", "--input", "b", "--output", "c"], "--input takes no TEXT"),
         (["--to", "en", "--input", "b"], "--input needs --output"),
         (["--to", "en", "--input", "nowhere.tsv", "--output", "nowhere.out"], "nowhere.tsv"),
@@ -258,14 +258,14 @@ def test_a_run_that_stopped_goes_on(
     command = bulk_command(words, source, tmp_path / "out.txt")
     halting["left"] = 2
     assert main(command) == 130
-    assert "4 of 7 records are done; give the same command to go on" in capsys.readouterr().err
+    assert "4 of 7 records done; give the same command again to resume" in capsys.readouterr().err
     part = tmp_path / "out.txt.part"
     assert part.exists() and not (tmp_path / "out.txt").exists()
     with part.open("a") as file:
         file.write("the unfinished li")  # what a power cut leaves
     halting.update(left=1000, seen=0)
     assert main(command) == 0
-    assert halting["seen"] == 3 and "4 were done before" in capsys.readouterr().err
+    assert halting["seen"] == 3 and "4 had been translated before" in capsys.readouterr().err
     assert not part.exists()
     whole = (tmp_path / "out.txt").read_bytes()
     assert main(bulk_command(words, source, tmp_path / "at-once.txt")) == 0
@@ -299,7 +299,7 @@ def test_another_results_place_is_not_taken(
             assert main(bulk_command(words, tmp_path / name, output)) == 0
             content = output.read_bytes()
             capsys.readouterr()
-    assert "exists already; remove it" in refused(capsys, *bulk_command(words, tmp_path / name, output)[2:])
+    assert "already exists; remove it" in refused(capsys, *bulk_command(words, tmp_path / name, output)[2:])
     assert output.read_bytes() == content and not (tmp_path / "out.part").exists()
 
 
@@ -322,33 +322,33 @@ def test_a_run_does_not_go_on_with_another(
     assert main(bulk_command(words, source, output)) == 130
     capsys.readouterr()
     halting["left"] = 1000
-    assert "begun with another beams" in refused(capsys, *bulk_command(words, source, output, "--beams", "3")[2:])
-    assert "begun with another quantize" in refused(
+    assert "started with a different beams" in refused(capsys, *bulk_command(words, source, output, "--beams", "3")[2:])
+    assert "started with a different quantize" in refused(
         capsys, *bulk_command(words, source, output, "--quantize", "int8")[2:]
     ), "half of it would be int8"
     source.write_text("\n".join(LINES) + "\nmore")
-    assert "begun with another input" in refused(capsys, *bulk_command(words, source, output)[2:])
+    assert "started with a different input" in refused(capsys, *bulk_command(words, source, output)[2:])
     (tmp_path / "out.txt.part").write_text("my notes\n")
-    assert "in the way" in refused(capsys, *bulk_command(words, source, output)[2:])
+    assert "is not an unfinished translation" in refused(capsys, *bulk_command(words, source, output)[2:])
 
 
 @pytest.mark.parametrize(
     ("name", "content", "more", "part"),
     [
         ("a.txt", b"ab\ncaf\xe9", [], "a.txt: not UTF-8, byte 0xe9 at offset 6"),
-        ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: column 2 is asked for, and there are 1: '2'"),
-        ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; there are id, x"),
+        ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: no column 2, only 1: '2'"),
+        ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; available: id, x"),
         ("a.tsv", b"", ["--column", "0"], "no column '0'"),
-        ("a.jsonl", b'{"text": "a"}\n[1]\n', [], "a.jsonl, line 2: a JSON object is needed"),
-        ("a.jsonl", b'{"text": "a"}\n{"txt": 1}\n', [], "line 2: no text in a field 'text'; there are txt"),
-        ("a.jsonl", b'{"text": "a", "translation": "b"}\n', [], "line 1: there is a field 'translation' already"),
+        ("a.jsonl", b'{"text": "a"}\n[1]\n', [], "a.jsonl, line 2: each line must be a JSON object"),
+        ("a.jsonl", b'{"text": "a"}\n{"txt": 1}\n', [], "line 2: no text in field 'text'; available: txt"),
+        ("a.jsonl", b'{"text": "a", "translation": "b"}\n', [], "line 1: there is already a field 'translation'"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', [], "a.jsonl, line 1: half of a surrogate pair"),
         ("a.jsonl", b"{\n", [], "line 1: not JSON"),
         ("a.csv", b'x,y\n"a,b,c\n', [], "a.csv:2: not CSV (unexpected end of data)"),
-        ("a.csv", b"x,y\na, b, c\n", ["--column", "y"], "a.csv, line 2: 3 cells, where the first row has 2"),
-        ("a.json", b"[]", [], "a.json: read are tables (.tsv, .tab, .csv)"),
-        ("a.tsv", b"a\n", ["--field", "x"], "name a --column of a table"),
-        ("a.jsonl", b"{}\n", ["--column", "x"], "name a --field of JSON lines"),
+        ("a.csv", b"x,y\na, b, c\n", ["--column", "y"], "a.csv, line 2: 3 cells, but the first row has 2"),
+        ("a.json", b"[]", [], "a.json: .json files are not supported; use a table (.tsv, .tab, .csv)"),
+        ("a.tsv", b"a\n", ["--field", "x"], "use --column for a table"),
+        ("a.jsonl", b"{}\n", ["--column", "x"], "use --field for JSON lines"),
         ("a.txt", b"a\n", ["--column", "x"], "--column is for tables"),
         ("a.txt", b"a\n", ["--output", "."], "is a directory"),
         ("a.txt", b"a\n", ["--output", "/"], "is a directory"),
@@ -385,7 +385,7 @@ def test_eval_stands_beside_its_baselines(words: str, tmp_path: Path, capsys: py
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert len(lines) == 4 and all(name in lines[0] for name in ("BLEU", "BLEU lowercased", "chrF2"))
-    assert "2 sentences from de to en" in err and "tok:13a" in err and "3 pairs have an empty side" in err
+    assert "2 sentences from de to en" in err and "tok:13a" in err and "3 pairs with an empty side" in err
 
 
 def test_eval_names_the_line_without_a_tab(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from suite.cli.session import Session, session
 from suite.cli.settings import setting, takes
 from suite.cli.show import write
 from suite.errors import ConfigError
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.evaluation import Report
@@ -162,7 +163,7 @@ def run_bulk(
             progress=bar.update,
         )
     before = f", {done.before:,} of them before" if done.before else ""
-    session.notice(f"{done.records:,} record{'s' * (done.records != 1)}{before}: {bulk.output or 'standard output'}")
+    session.notice(f"{count(done.records, 'record')}{before}: {bulk.output or 'standard output'}")
     return done
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from suite.errors import DataError
 from suite.evaluation import Figure, Report, Table, bootstrap
 from suite.task.kit.prepare import spread
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.hub import Model
@@ -63,7 +64,7 @@ def evaluate(
     return Report(
         data={"model": model.name, "records": len(records), "results": results},
         tables=[Table(columns=[name.replace("_", " ") for name in names], rows=rows)],
-        notes=[f"{len(records):,} record{'s' * (len(records) != 1)}"],
+        notes=[count(len(records), "record")],
     )
 
 
@@ -77,14 +78,14 @@ def nats_per_token(task: Task[Any, Any, Any], model: Model, records: Sequence[An
     assert model.tokenizer is not None
     codec = task.codec(model.tokenizer, model.extra)
     loss = language_modelling()
-    total = count = 0.0
+    total = divisors = 0.0
     device = next(model.transformer.parameters()).device
     with torch.inference_mode():
         for start in range(0, len(records), BATCH):
             batch = Batch.collate([codec.encode(record) for record in records[start : start + BATCH]])
             summed, divisor, _ = loss(model.transformer, batch.to(device))
-            total, count = total + float(summed), count + divisor
-    return total / max(1.0, count)
+            total, divisors = total + float(summed), divisors + divisor
+    return total / max(1.0, divisors)
 
 
 def _means(task: Task[Any, Any, Any], answers: Sequence[Any], records: Sequence[Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from suite.errors import ConfigError, DataError
+from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.task.contract import Task, TrainingData
@@ -36,10 +37,10 @@ def prepare(task: Task[Any, Any, Any], recipe: Recipe, cache: Path) -> TrainingD
     train = list(task.records(tables.data.train))
     if tables.data.valid:
         valid = list(task.records(tables.data.valid))
-        note = f"{len(train):,} records to train on, {len(valid):,} to validate on"
+        note = f"{count(len(train), 'record')} to train on, {len(valid):,} to validate on"
     else:
         train, valid = hold_out(train, tables.data.held_out, recipe.seed)
-        note = f"{len(train):,} records to train on, {len(valid):,} held out to validate on"
+        note = f"{count(len(train), 'record')} to train on, {len(valid):,} held out to validate on"
     train = draw(train, tables.data.limit, recipe.seed)
     texts = (text for record in train for text in task.texts(record))
     tokenizer, context = choose_tokenizer(tables.tokenizer, recipe, lambda: texts, task.specials, cache)
@@ -83,8 +84,8 @@ def hold_out(records: Sequence[Item], share: float, seed: int) -> tuple[list[Ite
 
     if len(records) < 2:
         raise DataError("one record is too few to hold some out; give validation data with --valid")
-    count = min(max(1, round(len(records) * share)), len(records) - 1)
-    held = set(np.random.default_rng((seed, 7)).permutation(len(records))[:count].tolist())
+    number = min(max(1, round(len(records) * share)), len(records) - 1)
+    held = set(np.random.default_rng((seed, 7)).permutation(len(records))[:number].tolist())
     return (
         [record for place, record in enumerate(records) if place not in held],
         [record for place, record in enumerate(records) if place in held],

@@ -60,7 +60,7 @@ def test_what_would_take_minutes_is_left_out(
     assert main([*command, "--json"]) == 0
     out, err = capsys.readouterr()
     assert [case["length"] for case in json.loads(out)] == [1000, *[1000, 2000] * 5]
-    assert err == "train, full, 2,000 tokens: left out, for it might take 40 s\n"
+    assert err == "train, full, 2,000 tokens: skipped, it might take 40 s\n"
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [

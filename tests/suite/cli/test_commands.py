@@ -108,7 +108,7 @@ def test_models_show_needs_no_weights_for_gpt2(
     assert found["cache_bytes_per_token"] == {"float32": 73728, "float16": 36864}
     assert json.loads(result(capsys, "models", "--json", "show", "gpt2")) == found, "--json before the command counts"
     out = result(capsys, "models", "show", "gpt2-xl")
-    assert "1,557,611,200" in out and "all 48 blocks" in out and "shares the embeddings" in out
+    assert "1,557,611,200" in out and "all 48 blocks" in out and "shared with the embeddings" in out
 
 
 def test_models_show_reads_a_directory(tiny: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -203,7 +203,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(text: str, tmp_path: Path) -> None:
     process.send_signal(2)
     _, err = process.communicate()
     assert process.returncode == 130
-    assert "the same command goes on" in err and "Traceback" not in err
+    assert "give the same command again to resume" in err and "Traceback" not in err
 
 
 # ---- bench

@@ -115,7 +115,7 @@ def test_a_bug_stays_visible(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ctrl_c_is_130_and_passes_on_what_was_saved(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    boom(monkeypatch, KeyboardInterrupt("stopped at step 7; the same command goes on"))
+    boom(monkeypatch, KeyboardInterrupt("stopped at step 7; give the same command again to resume"))
     assert main.main(["boom"]) == 130
     assert "stopped at step 7" in capsys.readouterr().err
     boom(monkeypatch, KeyboardInterrupt())

@@ -38,7 +38,7 @@ def test_json_and_back() -> None:
         ({"dropout": 1.0}, "model.dropout"),
         ({"attention_dropout": 1.0}, "attention_dropout"),
         ({"attention_dropout": -0.1}, "attention_dropout"),
-        ({"restart_positions": True, "position": "relative"}, "no numbers"),
+        ({"restart_positions": True, "position": "relative"}, "not numbered"),
         ({"norm": "batch"}, "layer, rms"),
         ({"vocab_size": 0}, "vocab_size"),
         ({"d_ff": 0}, "d_ff"),

@@ -413,8 +413,8 @@ def test_maps_of_compressed_layers_share_a_block_among_its_positions(prefix: int
         ({"compress": (3,)}, "model.compress has 1 entries for 2 layers"),
         ({"compress": (0, -3)}, "model.compress has a negative entry"),
         ({"compress": (0, 3), "windows": (0, 8)}, "both have an entry for layer 1"),
-        ({"compress": (0, 41)}, "more than model.context, 40"),
-        ({"compress": (0, 3), "position": "relative"}, "does not go with relative positions"),
+        ({"compress": (0, 41)}, "more than model.context \\(40\\)"),
+        ({"compress": (0, 3), "position": "relative"}, "cannot be combined with relative positions"),
     ],
 )
 def test_what_does_not_fit_names_the_field(changes: dict[str, Any], message: str) -> None:

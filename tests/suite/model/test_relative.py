@@ -220,9 +220,9 @@ def test_an_int8_checkpoint_keeps_the_tables(tmp_path: Path) -> None:
         ({"position": "rotary", "relative_span": 4}, "relative_span.*'rotary'"),
         ({"position": "learned", "relative_ahead": 4}, "relative_ahead.*'learned'"),
         ({"relative_span": 0}, "relative_span is 0"),
-        ({"relative_span": 17}, "from 1 to model.context, 16"),
+        ({"relative_span": 17}, "from 1 to model.context \\(16\\)"),
         ({"relative_ahead": -1}, "relative_ahead is -1"),
-        ({"relative_ahead": 16}, "less than model.context, 16"),
+        ({"relative_ahead": 16}, "less than model.context \\(16\\)"),
     ],
 )
 def test_what_does_not_fit_names_the_field(changes: dict[str, Any], message: str) -> None:

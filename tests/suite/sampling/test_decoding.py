@@ -48,7 +48,7 @@ def test_what_cannot_be_read_is_named() -> None:
     """From inside the model each of these would be an index error, or a wrong answer."""
     for prompts, prefixes, message in (
         ([[1], []], None, "prompt 1 is empty"),
-        ([[1], [2, 11]], None, "prompt 1 has the token id 11, and the model knows 0 to 10"),
+        ([[1], [2, 11]], None, "prompt 1 has the token id 11, but the model's ids are 0 to 10"),
         ([[-1]], None, "prompt 0 has the token id -1"),
         ([[1, 2]], [3], "prompt 0 has 2 tokens and a prefix of 3"),
         ([[1, 2]], [1, 1], "2 prefix lengths were given for 1 prompts"),

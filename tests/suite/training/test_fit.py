@@ -21,5 +21,5 @@ def test_figures_are_made_once_for_a_recipe(tmp_path: Path) -> None:
     file = tmp_path / "out" / "one.json"
     assert kept(file, recipe, make) == kept(file, recipe, make) == {"loss": 1}
     other = Recipe(task="lm", seed=2, run=RunConfig(steps=1), batch=BatchConfig(size=1))
-    with pytest.raises(ConfigError, match="figures of another recipe"):
+    with pytest.raises(ConfigError, match="figures of a different recipe"):
         kept(file, other, make)

@@ -135,7 +135,7 @@ def test_interrupt_saves_and_says_how_to_go_on(tmp_path: Path, number: signal.Si
             os.kill(os.getpid(), number)
         return usual(model, batch)
 
-    with pytest.raises(KeyboardInterrupt, match=r"stopped at step 1 of 6; .* goes on from"):
+    with pytest.raises(KeyboardInterrupt, match=r"stopped at step 1 of 6; .* to resume from"):
         run(tmp_path, loss=loss)
     assert signal.getsignal(number) is handler
     resumed, whole = tiny(), tiny()
@@ -196,9 +196,9 @@ def test_ema_is_what_is_validated(tmp_path: Path) -> None:
 def test_another_recipe_in_the_same_directory(tmp_path: Path) -> None:
     """Going on with another learning rate or seed would be a run that no recipe describes."""
     run(tmp_path, changed(RECIPE, steps=2))
-    with pytest.raises(ConfigError, match="another recipe: seed was 0, and is 1"):
+    with pytest.raises(ConfigError, match="a different recipe: seed was 0 and is now 1"):
         run(tmp_path, dataclasses.replace(RECIPE, seed=1))
-    with pytest.raises(ConfigError, match=r"optimizer\.lr was 0\.003, and is 0\.1"):
+    with pytest.raises(ConfigError, match=r"optimizer\.lr was 0\.003 and is now 0\.1"):
         run(tmp_path, dataclasses.replace(RECIPE, optimizer=OptimizerConfig(lr=0.1)))
     assert run(tmp_path, RECIPE).step == 6  # more steps are welcome
 
