@@ -34,17 +34,17 @@ class Session:
 
     model: str = setting(
         "",
-        "An embedded model, a directory, or a Hugging Face id.",
+        "Model to use: an embedded model, a directory or a Hugging Face id.",
         metavar="MODEL",
         shell_complete=complete_model,
     )
-    revision: str | None = setting(None, "Branch, tag or commit of a Hugging Face id.", metavar="REV")
-    device: str = setting("cpu", "cpu, cuda, cuda:1 or mps.", metavar="NAME")
+    revision: str | None = setting(None, "Branch, tag or commit of a Hugging Face model.", metavar="REV", shown="main")
+    device: str = setting("cpu", "Device to run on: cpu, cuda, cuda:1 or mps.", metavar="NAME")
     quantize: Literal["float32", "float16", "int8"] = setting(
-        "float32", "Type of the weights: the shorter, the faster on a CPU."
+        "float32", "Type of the weights in memory; smaller types are faster on a CPU."
     )
-    as_json: bool = setting(False, "Write JSON, for machines.", flags=("--json",))
-    quiet: bool = setting(False, "No notices on standard error.", flags=("-q", "--quiet"))
+    as_json: bool = setting(False, "Write the result as JSON.", flags=("--json",))
+    quiet: bool = setting(False, "Do not print notices to standard error.", flags=("-q", "--quiet"))
 
     def load(self, **changes: Any) -> Model:
         """The model that the options name; `changes` are arguments of `suite.load` instead of the session's."""

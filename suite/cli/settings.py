@@ -107,7 +107,7 @@ def option_of(field: dataclasses.Field[Any], hint: Any, default: Any) -> Callabl
         settings["multiple"] = get_origin(hint) is tuple and "nargs" not in settings
         settings["metavar"] = option.metavar
     shown = option.shown
-    if shown is None and default not in (None, False, "", ()):
+    if shown is None and default is not None and default is not False and default not in ("", ()):
         shown = ", ".join(map(str, default)) if isinstance(default, tuple) else f"{default}"
     text = f"{option.help}  [default: {shown}]" if shown else option.help
     return click.option(*flags, field.name, default=default, help=text, **settings)

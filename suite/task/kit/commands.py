@@ -33,12 +33,14 @@ class RunOptions:
         seed: of sampling.
     """
 
-    file: str | None = setting(None, "Read the input from a file; - is standard input.", metavar="FILE")
+    file: str | None = setting(None, "Read the text from a file; - is standard input.", metavar="FILE")
     max_new_tokens: int = setting(
         256, "Maximum number of tokens to generate.", flags=("-n", "--max-new-tokens"), metavar="N", min=1
     )
-    temperature: float = setting(0.0, "0 takes the likeliest token.", metavar="T", min=0.0, shown="0")
-    seed: int = setting(0, "Random seed for sampling.", metavar="N", min=0, shown="0")
+    temperature: float = setting(
+        0.0, "Sampling temperature; 0 takes the likeliest token.", metavar="T", min=0.0, shown="0"
+    )
+    seed: int = setting(0, "Random seed for sampling.", metavar="N", min=0)
 
 
 @dataclass(frozen=True, kw_only=True)
