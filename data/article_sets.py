@@ -192,7 +192,7 @@ def _texts(row: Mapping[str, Any], column: str, where: str) -> list[str]:
     texts = value if isinstance(value, list) else [] if value is None else [value]
     for text in texts:
         if not isinstance(text, str):
-            raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
+            raise DataError(f"{where}: column {column!r} contains {type(text).__name__}, not text")
         check_surrogates(text, where)
     return texts
 

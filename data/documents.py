@@ -97,7 +97,9 @@ def _find(source: Source) -> _Origin:
     files = tuple(file for matches in found for file in matches)
     kinds = {_kind(file) for file in files}
     if len(kinds) > 1:
-        raise DataError(f"{source}: a mixture of {', '.join(sorted(kinds))} files; name one kind, such as folder/*.txt")
+        raise DataError(
+            f"{source}: a mixture of {', '.join(sorted(kinds))} files; choose one kind, such as folder/*.txt"
+        )
     return _Origin(kinds.pop(), files)
 
 
@@ -181,7 +183,7 @@ def _text_of(record: Any, column: str, where: str) -> str:
     else:
         raise DataError(f"{where}: no column {column!r}; available: {', '.join(map(str, record)) or 'none'}")
     if not isinstance(text, str):
-        raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
+        raise DataError(f"{where}: column {column!r} contains {type(text).__name__}, not text")
     check_surrogates(text, where)
     return text
 

@@ -229,7 +229,7 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
         raise DataError(f"{where}: no column {column!r}; available: {_listed(list(row))}")
     text = "" if row[column] is None else row[column]
     if not isinstance(text, str):
-        raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
+        raise DataError(f"{where}: column {column!r} contains {type(text).__name__}, not text")
     check_surrogates(text, where)
     return text
 

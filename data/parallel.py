@@ -169,7 +169,7 @@ def _read(corpus: Corpus, columns: Sequence[str], split: str | None) -> Iterator
 
 def _file(file: Path, corpus: Corpus, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
     if file.is_dir():
-        raise DataError(f"{file} is a folder; name the file with the pairs")
+        raise DataError(f"{file} is a folder; give the file with the pairs")
     suffix = Path(file.stem if file.suffix == ".gz" else file.name).suffix.lower()
     if suffix in (".jsonl", ".json"):
         yield from _records(json_lines(file), corpus, columns, f"{file}, line")
@@ -234,7 +234,7 @@ def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
         raise DataError(f"{where}: no field {name!r}; available: {', '.join(map(str, fields)) or 'none'}")
     text = fields[name]
     if not isinstance(text, str):
-        raise DataError(f"{where}: field {name!r} holds {type(text).__name__}, not text")
+        raise DataError(f"{where}: field {name!r} contains {type(text).__name__}, not text")
     check_surrogates(text, where)
     return text
 

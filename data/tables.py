@@ -306,7 +306,7 @@ def _read_json(file: Path, key: str = "") -> Iterable[tuple[int, Any]]:
     if key and key not in keys:
         raise DataError(f"{file}: no list of records {key!r}; available: {', '.join(keys) or 'none'}")
     if keys and not key:
-        raise DataError(f"{file}: contains the lists {', '.join(keys)}; name one, such as {file}:{keys[0]}")
+        raise DataError(f"{file}: contains the lists {', '.join(keys)}; choose one, such as {file}:{keys[0]}")
     rows = value[key] if key else value
     return enumerate(rows if isinstance(rows, list) else [rows], 1)
 

@@ -351,7 +351,7 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
         if fingerprint(base.config, base.state_dict) != added.fingerprint:
             raise CheckpointError(
                 f"{directory} was trained on a different version of its base model {added.name!r} than "
-                f"{base.directory}; train it again, or name the old base"
+                f"{base.directory}; train it again, or use the old base"
             )
         state_dict = merge(base.state_dict, state_dict, added.alpha / max(1, added.rank))
         tokenizer = tokenizer or base.tokenizer

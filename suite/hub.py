@@ -273,7 +273,7 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
         raise CheckpointError(f"no model {name!r}; {suggest(name, [*embedded(), *PUBLISHED])}")
     if _HUB_ID.fullmatch(name) and not path.parent.is_dir():
         return _fetch(name, revision)
-    raise CheckpointError(f"{name} does not exist; name a checkpoint's directory, or a Hugging Face id as owner/name")
+    raise CheckpointError(f"{name} does not exist; give a checkpoint's directory, or a Hugging Face id as owner/name")
 
 
 def _local(name: str) -> Path | None:
@@ -308,8 +308,8 @@ def _why_not_fetched(identifier: str, revision: str | None, error: Exception) ->
     if isinstance(error, errors.RevisionNotFoundError):
         return f"{identifier} has no revision {revision!r}; see its branches and tags on its page"
     if isinstance(error, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:
-        return f"{pinned} is not in the cache, and HF_HUB_OFFLINE forbids downloading it; unset it, or name a directory"
+        return f"{pinned} is not in the cache, and HF_HUB_OFFLINE forbids downloading it; unset it, or give a directory"
     if isinstance(error, errors.LocalEntryNotFoundError):
-        return f"{pinned} is not in the cache, and the Hugging Face hub cannot be reached; connect, or name a directory"
+        return f"{pinned} is not in the cache, and the Hugging Face hub cannot be reached; connect, or give a directory"
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     return f"{pinned} could not be downloaded from the Hugging Face hub: {reason}"

@@ -67,7 +67,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < math.inf:
-            raise ConfigError(f"temperature is {self.temperature}, but must be at least 0 (0: the likeliest token)")
+            raise ConfigError(f"temperature is {self.temperature}, but must be at least 0 (0: the most likely token)")
         if self.top_k < 0:
             raise ConfigError(f"top_k is {self.top_k}, but must be at least 0 (0: all tokens)")
         if not 0.0 < self.top_p <= 1.0:

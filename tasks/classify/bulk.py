@@ -239,7 +239,7 @@ def _value(record: Mapping[str, Any], column: str, where: str) -> str:
     if value is None:  # no text, as an empty one
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
+        raise DataError(f"{where}: column {column!r} contains {type(value).__name__}, not text")
     check_surrogates(value, where)
     return value
 

@@ -115,7 +115,9 @@ class Writer:
         ids = [self.encode(text) for text in texts]
         if beams:
             if stop or top_logprobs or settings:
-                raise ConfigError("beam search takes the likeliest text: stop, top_logprobs and sampling do not apply")
+                raise ConfigError(
+                    "beam search finds the most likely text: stop, top_logprobs and sampling do not apply"
+                )
             return self._search(texts, ids, max_new_tokens, samples, beams)
         found = generate(
             self.model.transformer,

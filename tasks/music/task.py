@@ -98,7 +98,7 @@ class Music(PackagedTask):
         else:
             train, valid = split_by_piece(found.recordings, data.held_out)
         if not valid:
-            raise DataError("no piece is held out to validate on; give some with --valid, or raise data.held_out")
+            raise DataError("no piece is held out for validation; give some with --valid, or raise data.held_out")
         windows = Windows(
             train,
             format,

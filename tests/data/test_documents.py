@@ -95,7 +95,7 @@ def test_articles(tmp_path: Path) -> None:
         ("a.jsonl", b'{"text": "a"}\n\n{"text": oops}\n', "a.jsonl, line 3: not JSON (Expecting value at column 10)"),
         ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "a.jsonl: not UTF-8, byte 0xff at offset 24"),
         ("a.jsonl", b'{"text": "a"}\n{"body": "a", "id": 3}', "a.jsonl, line 2: no column 'text'; available: body, id"),
-        ("a.jsonl", b'{"text": null}', "a.jsonl, line 1: column 'text' holds NoneType, not text"),
+        ("a.jsonl", b'{"text": null}', "a.jsonl, line 1: column 'text' contains NoneType, not text"),
         ("a.jsonl", b'{"text": "a\\ud800"}', "a.jsonl, line 1: half of a surrogate pair at character 1"),
         ("a.jsonl", b'{"title": "a", "lead": 3, "sections": []}', "a.jsonl, line 1: not an article"),
         ("a.json", b'["a"]', "a.json, line 1: each line must be a JSON object, not list"),

@@ -275,7 +275,7 @@ def test_long_text(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "a", "label": NaN}', {}, "a.jsonl:1: no label in column 'label'"),
         ("a.jsonl", '{"text": "a", "label": 0.5}', {}, "a.jsonl:1: the label in column 'label' is float"),
         ("a.jsonl", '{"text": "a", "label": ["x", ""]}', {}, "a.jsonl:1: no label in column 'label'"),
-        ("a.jsonl", '{"text": 3, "label": "x"}', {}, "a.jsonl:1: column 'text' holds int, not text"),
+        ("a.jsonl", '{"text": 3, "label": "x"}', {}, "a.jsonl:1: column 'text' contains int, not text"),
         ("a.jsonl", '{"text": "\\ud800", "label": "x"}', {}, "a.jsonl:1: half of a surrogate pair"),
         ("a.jsonl", '{"text": "a", "label": "x"}\n{"text"', {}, "a.jsonl, line 2: not JSON"),
         (
@@ -289,7 +289,7 @@ def test_long_text(tmp_path: Path) -> None:
             "a.json",
             '{"train": [["a", "x"]], "test": [["b", "y"]]}',
             {},
-            "a.json: contains the lists train, test; name one",
+            "a.json: contains the lists train, test; choose one",
         ),
         ("a.json", '[{"text": "a",\n "label": oops}]', {}, "a.json:2: not JSON (Expecting value at column 11)"),
         ("a.json", '["a"]', {}, "a.json:1: expected a JSON object or list, not str"),

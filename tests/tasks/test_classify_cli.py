@@ -462,7 +462,7 @@ def test_what_cannot_be_is_one_line(
         ("a.csv", b"text\nok\ncaf\xe9\n", "a.csv:3: not UTF-8, byte 0xe9 at 3"),
         ("a.csv.gz", gzip.compress(b"text\nok\n" * 99)[:-9], "a.csv.gz: damaged after line"),
         ("a.csv.gz", b"text\nok\n", "a.csv.gz: damaged after line 0"),
-        ("a.jsonl", b'{"text": "x"}\n{"text": 1}\n', "a.jsonl:2: column 'text' holds int, not text"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": 1}\n', "a.jsonl:2: column 'text' contains int, not text"),
         ("a.jsonl", b'{"text": "x"}\n{"body": 1}\n', "a.jsonl:2: no column 'text'; available: body"),
         ("a.jsonl", b'{"text": "x"}\n{"text"\n', "a.jsonl:2: not JSON"),
         (
