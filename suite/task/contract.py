@@ -149,7 +149,7 @@ class Task(Generic[Record, Input, ResultT]):
 
     def input_of(self, record: Record) -> Input:
         """What a pipeline would be given for a record; by default the record itself, or the first of its fields."""
-        return record if isinstance(record, str) else record[0]  # type: ignore[index, return-value, no-any-return]
+        return record if isinstance(record, str) else record[0]  # type: ignore[index, return-value]
 
     def texts(self, record: Record) -> Iterable[str]:
         """The text of a record that a tokenizer is trained on; by default its strings."""

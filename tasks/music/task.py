@@ -70,7 +70,7 @@ class MusicConfig:
             raise ConfigError("music.accompaniment and music.fill are shares, and must add up to 1 at most")
 
 
-class Music(PackagedTask):
+class Music(PackagedTask[Any, Any, Any]):
     """The task `music`."""
 
     name = "music"
