@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from suite.cli.options import json_option
-from suite.cli.show import notice, write_json
+from suite.cli.show import first_process, notice, write_json
 from suite.task import find_task, registered
 
 
@@ -46,7 +46,10 @@ def train(
     """Train a model.
 
     A TASK starts from its default recipe; RECIPE.toml is one of your own. --data, --valid and --set may be given
-    several times. The same command goes on with a run that was stopped.
+    several times. The same command goes on with a run that was stopped. From its first saved state on, the run's
+    directory is a model that can be used.
+
+    On several GPUs, or CPU processes, `torchrun -m suite train` takes each step with all of them.
 
     \b
     suite train lm --data novels/ --out runs/novels
@@ -54,6 +57,7 @@ def train(
     suite train lm --base gpt2 --data notes.txt --out runs/gpt2-notes
     suite train translate --data pairs.tsv --source en --target de --out runs/en-de
     suite run lm "Once" --model runs/novels
+    torchrun --nproc-per-node 2 -m suite train lm --data novels/ --out runs/novels
     """
     path = Path(recipe) if recipe.endswith(".toml") else find_task(recipe).default_recipe(base is not None)
     from suite.training.fit import fit
@@ -67,8 +71,10 @@ def train(
             lines.append(f"data.{key}={json.dumps(value, ensure_ascii=False)}")
     if max_minutes is not None:
         lines.append(f"run.max_minutes={max_minutes}")
-    fitted = fit(Recipe.load(path, lines), out, device=device, say=notice)
+    fitted = fit(Recipe.load(path, lines), out, device=device, say=notice if first_process() else None)
     result = fitted.result
+    if not first_process():
+        return
     if as_json:
         write_json(
             {
