@@ -96,9 +96,7 @@ class Muon(Optimizer):
                     parameter.add_(update, alpha=-scale)
 
 
-def build_optimizers(
-    model: nn.Module, config: OptimizerConfig, dtype: torch.dtype = torch.float32
-) -> list[Optimizer]:
+def build_optimizers(model: nn.Module, config: OptimizerConfig, dtype: torch.dtype = torch.float32) -> list[Optimizer]:
     """The optimizers of a model's parameters, each parameter in one of them.
 
     Args:
