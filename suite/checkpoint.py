@@ -3,6 +3,8 @@
 A checkpoint may also be an addition to a base model: then it holds the head and low-rank additions alone, and names the
 base and its fingerprint.
 
+The checkpoint of a run that has not come to its end says so in config.json: "unfinished": {"step": 300, "steps": 1000}.
+
 Nothing here reads or writes pickle. Every file is written to a temporary name, synced and renamed, so that a full disk
 or a crash leaves the previous checkpoint as it was.
 """
@@ -57,6 +59,22 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """How far a run had come that is not at its end.
+
+    Attributes:
+        step: optimizer steps taken.
+        steps: of the whole run.
+    """
+
+    step: int
+    steps: int
+
+    def __str__(self) -> str:
+        return f"step {self.step:,} of {self.steps:,}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """What a checkpoint directory holds.
 
@@ -69,6 +87,7 @@ class Checkpoint:
         extra: the task's own settings, plain JSON.
         tensors: the task's own, beside the model.
         directory: where it was read from.
+        unfinished: how far its run had come; None where it is at its end.
     """
 
     config: ModelConfig
@@ -79,6 +98,7 @@ class Checkpoint:
     extra: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     directory: Path
+    unfinished: Unfinished | None = None
 
 
 def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
@@ -245,6 +265,7 @@ def save_checkpoint(
     extra: Mapping[str, Any] | None = None,
     tensors: Mapping[str, Tensor] | None = None,
     card: str | None = None,
+    unfinished: Unfinished | None = None,
 ) -> None:
     """Write a checkpoint directory.
 
@@ -260,6 +281,7 @@ def save_checkpoint(
         extra: the task's own settings, plain JSON.
         tensors: the task's own, beside the model; none of int8, which is for weights with scales.
         card: text of README.md (None: left as it is).
+        unfinished: how far the run is, where it is not at its end.
 
     Raises:
         CheckpointError: a tensor does not fit the configuration, or the disk is full.
@@ -279,12 +301,31 @@ def save_checkpoint(
     }
     if base is not None:
         settings["base"] = dataclasses.asdict(base)
+    path = directory / "config.json"
+    if unfinished is not None:
+        settings["unfinished"] = dataclasses.asdict(unfinished)
+        if path.exists():  # a run that goes on: killed between the two files, it must not pass for finished
+            _write_settings(path, settings)
     write_tensors(directory / "model.safetensors", pack(weights, storage))
     if tokenizer is not None:
         tokenizer.save(directory)
     if card is not None:
         write_atomic(directory / "README.md", card.encode())
-    write_atomic(directory / "config.json", (json.dumps(settings, indent=2) + "\n").encode())
+    _write_settings(path, settings)
+
+
+def mark_unfinished(directory: Path, unfinished: Unfinished) -> None:
+    """Say in a checkpoint directory how far its run is now; the weights stay.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or the disk is full.
+    """
+    settings = read_config(directory) | {"unfinished": dataclasses.asdict(unfinished)}
+    _write_settings(directory / "config.json", settings)
+
+
+def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    write_atomic(path, (json.dumps(settings, indent=2) + "\n").encode())
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -332,6 +373,7 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
         config = ModelConfig.from_dict(settings["model"])
         task = str(settings["task"])
         added = Base(**settings["base"]) if "base" in settings else None
+        unfinished = Unfinished(**settings["unfinished"]) if "unfinished" in settings else None
     except KeyError as error:
         raise CheckpointError(f"{path}: {error} is missing") from error
     except (ConfigError, TypeError) as error:
@@ -364,4 +406,5 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
         extra=dict(settings.get("extra") or {}),
         tensors=tensors,
         directory=directory,
+        unfinished=unfinished,
     )

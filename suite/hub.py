@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +13,16 @@ import torch
 from torch import Tensor, nn
 
 from suite import gpt2
-from suite.checkpoint import Checkpoint, Storage, load_checkpoint, read_config, save_checkpoint, skeleton
-from suite.errors import CheckpointError, ConfigError
+from suite.checkpoint import (
+    Checkpoint,
+    Storage,
+    Unfinished,
+    load_checkpoint,
+    read_config,
+    save_checkpoint,
+    skeleton,
+)
+from suite.errors import CheckpointError, ConfigError, UnfinishedWarning
 from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
 from suite.task import embedded, registered, suggest
@@ -49,6 +58,7 @@ class Model:
         directory: where it was read from.
         extra: the task's own settings, plain JSON.
         tensors: the task's own, on the CPU.
+        unfinished: how far its training run had come; None where it is at its end.
     """
 
     transformer: Transformer
@@ -59,6 +69,7 @@ class Model:
     directory: Path
     extra: Mapping[str, Any] = field(default_factory=dict)
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
+    unfinished: Unfinished | None = None
 
     @property
     def config(self) -> ModelConfig:
@@ -94,6 +105,9 @@ def load(
         CheckpointError: there is no such model, or it cannot be read; the message says what to do.
         ConfigError: the device is not there, or the options contradict each other.
 
+    Warns:
+        UnfinishedWarning: the model's training run has not come to its end.
+
     Example:
         >>> from suite import load
         >>> model = load("lm")
@@ -105,6 +119,12 @@ def load(
         raise ConfigError("quantize decides the type of the weights; give it or dtype, not both")
     place = _device(device)
     checkpoint = read(resolve(name, revision=revision))
+    if checkpoint.unfinished is not None:
+        warnings.warn(
+            f"{name} is unfinished: {checkpoint.unfinished}; its training command goes on with it",
+            UnfinishedWarning,
+            stacklevel=2,
+        )
     transformer = _assemble(checkpoint, place, dtype or torch.float32)
     if quantize is not None:
         from suite.model.quantize import prepare_for_inference
@@ -119,6 +139,7 @@ def load(
         directory=checkpoint.directory,
         extra=checkpoint.extra,
         tensors=checkpoint.tensors,
+        unfinished=checkpoint.unfinished,
     )
 
 
@@ -166,6 +187,7 @@ def convert(
             extra=dict(model.extra),
             tensors=model.tensors,
             card=card.read_text(encoding="utf-8") if card.exists() else None,
+            unfinished=model.unfinished,
         )
 
 
@@ -265,6 +287,8 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
     path = Path(name)
     if path.is_file():
         raise CheckpointError(f"{name} is a file; give the directory it is in")
+    if (path / "recipe.json").is_file():
+        raise CheckpointError(f"the run in {name} has no checkpoint yet; give its training command again to resume it")
     if path.exists():
         raise CheckpointError(f"{name} is not a checkpoint: it has no config.json")
     if "/" not in name:

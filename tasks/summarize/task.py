@@ -133,6 +133,7 @@ class Summarizing(PackagedTask):
             vocab_size=tokenizer.vocab_size,
             extra=settings,
             finish=finisher(weighed, format, ranker, options.attention == "prefix"),
+            unfinished={"extractor": [*ranker.weights, 0.0, 0.0]},  # as selected, the two likelihoods weighing nothing
             notes=(*notes, f"{count(len(examples), 'article')} for training, {len(held):,} for validation"),
         )
 
