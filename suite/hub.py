@@ -121,7 +121,7 @@ def load(
     checkpoint = read(resolve(name, revision=revision))
     if checkpoint.unfinished is not None:
         warnings.warn(
-            f"{name} is unfinished: {checkpoint.unfinished}; its training command goes on with it",
+            f"{name} is unfinished: {checkpoint.unfinished}; give its training command again to resume it",
             UnfinishedWarning,
             stacklevel=2,
         )

@@ -155,20 +155,27 @@ def train(
 
 @bench.command()
 @click.argument("tasks", nargs=-1, metavar="[TASK]...")
-@click.option("--steps", type=COUNT, default=3, metavar="N", help="That count, after one that does not.  [default: 3]")
+@click.option(
+    "--steps", type=COUNT, default=3, metavar="N", help="Number of steps to time, after one that is not.  [default: 3]"
+)
 @click.option(
     "--muon",
     type=click.Choice(["float32", "bfloat16"]),
     multiple=True,
-    help="Type of Muon's iteration; several take turns.  [default: that of the run's products]",
+    help="Type of Muon's iteration; several take turns.  [default: the run's precision]",
 )
-@click.option("--precision", type=click.Choice(["auto", "float32", "bfloat16"]), default="auto", show_default=True)
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    default="auto",
+    help="Precision to train in.  [default: auto]",
+)
 @click.option(
     "--limit",
     type=click.FloatRange(min=0),
     default=30.0,
     metavar="SECONDS",
-    help="Begin no further turn of a recipe after so long.  [default: 30]",
+    help="Begin no further turn of a recipe after this time.  [default: 30]",
 )
 @threads_option
 @json_option

@@ -162,7 +162,9 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def test_an_interrupted_run_can_be_used_and_goes_on(kind: str, tmp_path: Path, interrupted: list[int]) -> None:
     """Ctrl-C left a state to go on from, and nothing that `--model` takes."""
     recipe, run = recipe_of(kind, tmp_path), tmp_path / "run"
-    with pytest.raises(KeyboardInterrupt, match=r"step 3 of 4; the same command goes on from .*can be used as it is"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"step 3 of 4; give the same command again to resume from .*can be used as it is"
+    ):
         fit(recipe, run, cache=tmp_path / "cache", device="cpu")
     assert read_config(run / "checkpoint")["unfinished"] == {"step": 3, "steps": 4}
     with pytest.warns(UnfinishedWarning, match=r"run is unfinished: step 3 of 4"):
@@ -261,7 +263,7 @@ def test_the_weights_are_the_best_so_far(tmp_path: Path, interrupted: list[int])
 
 def test_a_run_that_saved_nothing_says_so(tmp_path: Path) -> None:
     (tmp_path / "recipe.json").write_text("{}")
-    with pytest.raises(CheckpointError, match="has no checkpoint yet; its training command goes on with it"):
+    with pytest.raises(CheckpointError, match="has no checkpoint yet; give its training command again"):
         load(tmp_path)
 
 
@@ -275,4 +277,4 @@ def test_the_command_line_says_it_in_one_line(
     for _ in range(2):
         assert main(["run", "lm", "the", "-n", "2", "--model", str(run)]) == 0
         lines = capsys.readouterr().err.splitlines()
-        assert lines[0] == f"{run} is unfinished: step 3 of 4; its training command goes on with it"
+        assert lines[0] == f"{run} is unfinished: step 3 of 4; give its training command again to resume it"
