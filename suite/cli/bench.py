@@ -155,9 +155,7 @@ def train(
 
 @bench.command()
 @click.argument("tasks", nargs=-1, metavar="[TASK]...")
-@click.option(
-    "--steps", type=COUNT, default=3, metavar="N", help="Number of steps to time, after one that is not.  [default: 3]"
-)
+@click.option("--steps", type=COUNT, default=3, metavar="N", help="Number of steps to time.  [default: 3]")
 @click.option(
     "--muon",
     type=click.Choice(["float32", "bfloat16"]),
