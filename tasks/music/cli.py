@@ -226,6 +226,9 @@ def named(path: str, suffix: str) -> Path:
 @click.option("--stride", type=POSITIVE, metavar="N", help="Tokens between windows.  [default: half a window]")
 @click.option("--length", type=POSITIVE, metavar="N", help="Tokens in a window.  [default: the model's context]")
 @click.option("--samples", type=click.IntRange(min=0), default=0, metavar="N", help="Takes to compare with DATA.")
+@click.option(
+    "--takes", type=click.IntRange(min=0), default=0, metavar="N", help="Takes of each kind to count notes in."
+)
 @click.option("--seconds", type=float, default=30.0, metavar="S", help="Of each take.  [default: 30]")
 @click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Of the takes.  [default: 0]")
 @click.option("--limit", type=click.IntRange(min=0), default=0, metavar="N", help="Recordings to read; 0 for all.")
