@@ -5,6 +5,7 @@ Torch is imported inside functions, so that the command line can list this task 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,8 +101,9 @@ class Summarizing(PackagedTask):
         if data.valid:
             valid = list(read_articles(data.valid, told))
         else:
-            every = round(1 / data.held_out)
-            train, valid = [one for n, one in enumerate(train) if n % every], train[::every]
+            train, valid = hold_out(train, data.held_out)
+            if not any(map(is_long, train)) or not any(map(is_long, valid)):  # of few articles, some too short
+                train, valid = hold_out([one for one in (*train, *valid) if is_long(one)], data.held_out)
         train = spread(train, data.limit)
         if not train or not valid:
             raise DataError("there are not enough articles with a lead and a body to train and to validate on")
@@ -178,6 +180,22 @@ class Summarizing(PackagedTask):
         from suite.tasks.summarize.pipeline import Summarizer
 
         return Summarizer(model, **options)
+
+
+def hold_out(articles: Sequence[Article], share: float) -> tuple[list[Article], list[Article]]:
+    """Articles to learn from, and those held out, evenly spread: of two or more at least one, and never all."""
+    many = share > 0.5
+    every = max(2, round(1 / (1 - share if many else share)))
+    # whichever part is the smaller has every so many-th article; the first is always held out, the second never is
+    held = [place % every != 1 if many else place % every == 0 for place in range(len(articles))]
+    return [one for one, out in zip(articles, held, strict=True) if not out], list(itertools.compress(articles, held))
+
+
+def is_long(article: Article) -> bool:
+    """Whether its body is worth summing up."""
+    from suite.tasks.summarize.select import sentences_of
+
+    return len(sentences_of(article)) >= FEWEST
 
 
 def spread(items: Sequence[Any], most: int) -> list[Any]:
