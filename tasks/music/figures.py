@@ -237,7 +237,7 @@ def reading(archive: Path, megabytes: float) -> None:
 )
 def bounds(data: tuple[str, ...], held_out: float, piece: Literal["file", "folder"], write: Path | None) -> None:
     """Measure density, keys sounding and lengths on training pieces, as training does; keep them in a checkpoint."""
-    from suite.data.files import write_atomic
+    from suite.files import write_atomic
     from suite.tasks.music.bounds import Bounds
     from suite.tasks.music.format import Format
 

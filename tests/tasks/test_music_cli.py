@@ -214,8 +214,9 @@ def test_train_on_few_files(
     for place in range(count):
         scale(50 + place, 40).save(tmp_path / "midi" / f"{place}.mid")
     err = train(capsys, tmp_path / "run", str(tmp_path / "midi"), held_out=1e-6)
-    learnt = f"{count - 1} recordings of {count - 1} pieces" if count > 1 else "1 recordings of 1 pieces, 36 notes"
-    assert f"training music: {learnt}" in err and "validation music: 1 recordings of 1 pieces" in err
+    learnt = {1: "1 recording of 1 piece, 36 notes", 2: "1 recording of 1 piece, 40 notes"}
+    several = f"{count - 1} recordings of {count - 1} pieces"
+    assert f"training music: {learnt.get(count, several)}" in err and "validation music: 1 recording of 1 piece" in err
     [config] = (tmp_path / "run").rglob("config.json")
     music = [scale(50, 40) if count > 1 else scale(50, 40).between(0, 40)]
     assert json.loads(config.read_text())["extra"]["bounds"]["lengths"] == Bounds.of(music).to_dict()["lengths"]

@@ -385,4 +385,4 @@ def test_the_article_held_out_is_one_with_a_body(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(one) for one in (short, whole, whole)))
     recipe = Recipe.load(find_task("summarize").default_recipe(), [f"data.train=['{tmp_path / 'a.jsonl'}']"])
     data = find_task("summarize").prepare(recipe, tmp_path)
-    assert len(data.valid) == 1 and "1 articles to learn from, 1 to validate on" in data.notes[-1]
+    assert len(data.valid) == 1 and "1 article for training, 1 for validation" in data.notes[-1]
