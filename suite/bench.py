@@ -248,8 +248,8 @@ def as_transformers(model: Transformer) -> Callable[[Tensor, int], Tensor]:
         from transformers.utils import logging as their_logging
     except ImportError as error:
         raise ConfigError("the baseline needs transformers: pip install 'decoder-suite[baselines]'") from error
-    from suite.gpt2 import export
-    from suite.hub import Model
+    from suite.checkpoint import Model
+    from suite.checkpoint.gpt2 import export
 
     logging: Any = their_logging
     logging.disable_progress_bar()  # it would stand between the lines of our table

@@ -21,8 +21,8 @@ from suite.task.tables import DataTable, NoOptions, TokenizerTable
 if TYPE_CHECKING:
     import click
 
+    from suite.checkpoint import Model
     from suite.evaluation import Report
-    from suite.hub import Model
     from suite.task.kit.bulk import BulkFormat
     from suite.task.tables import Tables
     from suite.text.tokenizer import Tokenizer

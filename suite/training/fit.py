@@ -23,12 +23,13 @@ from suite.checkpoint import (
     check_shapes,
     fingerprint,
     mark_unfinished,
+    read,
+    resolve,
     save_checkpoint,
     untied,
     write_atomic,
 )
 from suite.errors import ConfigError
-from suite.hub import read, resolve
 from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.model.lora import add_lora, additions

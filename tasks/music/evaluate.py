@@ -12,13 +12,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.checkpoint import Model
 from suite.cli.show import percent, table
 from suite.data.events import LONGEST_SHIFT, RATE
 from suite.data.performance import Performance
 from suite.data.recordings import Recording, read_recordings, split_by_piece
 from suite.errors import ConfigError, DataError
 from suite.evaluation import NGrams, token_losses
-from suite.hub import Model
 from suite.tasks.music import metrics, pipeline
 from suite.tasks.music.format import Format
 from suite.tasks.music.task import report

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from suite.checkpoint import Model
 from suite.data.events import RATE, steps
 from suite.data.performance import Performance
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling import Sampling, stream, with_settings
 from suite.tasks.music.bounds import Bounds
 from suite.tasks.music.examples import cut, part

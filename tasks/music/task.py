@@ -15,7 +15,7 @@ from suite.task import PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint import Model
     from suite.tasks.music.format import Format
     from suite.tasks.music.pipeline import Player
     from suite.training.recipe import Recipe
@@ -130,7 +130,7 @@ class Music(PackagedTask[Any, Any, Any]):
 
     def _context(self, recipe: Recipe, format: Format) -> int:
         """Events that the model will see at once."""
-        from suite.hub import read, resolve
+        from suite.checkpoint import read, resolve
         from suite.tasks.music.format import Format
 
         context = int(recipe.model.get("context", 0))

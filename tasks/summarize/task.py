@@ -16,8 +16,8 @@ from suite.task import PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
+    from suite.checkpoint import Model
     from suite.data.articles import Article
-    from suite.hub import Model
     from suite.tasks.summarize.pipeline import Summarizer
     from suite.tasks.summarize.select import Ranker
     from suite.training.batches import Example
@@ -141,7 +141,7 @@ class Summarizing(PackagedTask):
 
     def _tokenizer(self, recipe: Recipe) -> tuple[Any, int]:
         """The base model's tokenizer, or that which the table `tokenizer` names, and the context."""
-        from suite.hub import vocabulary
+        from suite.checkpoint import vocabulary
 
         context = int(recipe.model.get("context", 0))
         name = str(recipe.tokenizer.get("model", "") or recipe.base)

@@ -22,7 +22,7 @@ from suite.wording import count
 if TYPE_CHECKING:
     import click
 
-    from suite.hub import Model
+    from suite.checkpoint import Model
     from suite.tasks.translate.pipeline import Translator
     from suite.text.tokenizer import Tokenizer
     from suite.training.batches import Example
@@ -134,7 +134,7 @@ class Translation(PackagedTask):
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read and filter the recipe's pairs, train the tokenizer on them, and write each direction as sequences."""
-        from suite.hub import vocabulary
+        from suite.checkpoint import vocabulary
         from suite.training.batches import ShuffledSource
         from suite.training.recipe import from_table
 

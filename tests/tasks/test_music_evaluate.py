@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from suite.checkpoint import Model
 from suite.data.performance import Performance
 from suite.data.recordings import read_recordings, split_by_piece
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
 from suite.model import ModelConfig, Transformer
 from suite.tasks.music import pipeline
 from suite.tasks.music.evaluate import _unigram_samples, evaluate, lines

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from suite import load
+from suite.checkpoint import Model
 from suite.cli.main import main
 from suite.data.parallel import Corpus, Pair
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
 from suite.model import ModelConfig, Transformer
 from suite.task import TrainingData, find_task
 from suite.tasks.translate.evaluate import evaluate, multi30k_tokens, nearest

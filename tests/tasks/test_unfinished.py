@@ -13,11 +13,10 @@ import pytest
 import torch
 
 from suite import load, pipeline
-from suite.checkpoint import read_config, read_tensors, save_checkpoint
+from suite.checkpoint import convert, read_config, read_tensors, save_checkpoint
 from suite.cli.main import main
 from suite.data.performance import Performance
 from suite.errors import CheckpointError, UnfinishedWarning
-from suite.hub import convert
 from suite.model import ModelConfig, Transformer
 from suite.task import find_task
 from suite.tasks.lm.task import SPECIALS

@@ -103,7 +103,7 @@ def test_models_lists_what_is_embedded(
 def test_models_show_needs_no_weights_for_gpt2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("suite.hub._fetch", lambda *_: pytest.fail("it went to the network"))
+    monkeypatch.setattr("suite.checkpoint.hub._fetch", lambda *_: pytest.fail("it went to the network"))
     found = as_json(capsys, "models", "show", "gpt2")
     assert found["parameters"] == 124439808
     assert found["cache_bytes_per_token"] == {"float32": 73728, "float16": 36864}
