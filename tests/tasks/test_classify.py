@@ -360,7 +360,7 @@ def test_labels_that_cannot_be_learnt(tmp_path: Path, rows: list[tuple[str, str]
 def test_a_validation_label_nobody_taught(tmp_path: Path) -> None:
     train = write_csv(tmp_path / "train.csv", texts(30))
     valid = write_csv(tmp_path / "valid.csv", [("a carp 3", "fish")])
-    with pytest.raises(DataError, match=r"valid.csv:2: label 'fish'"):
+    with pytest.raises(DataError, match=r"valid.csv, line 2: label 'fish'"):
         fit(recipe_of(train, f"data.valid=['{valid}']"), tmp_path / "run")
 
 
