@@ -7,8 +7,9 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from suite.data.hub import load_hub, parse_hub_name
 from suite.data.record_files import check_surrogates, read_records, read_text
-from suite.data.sources import TABLES, File, Source, find_all, load_hub, parse_hub_name
+from suite.data.sources import TABLES, File, Source, find_all
 from suite.data.tables import Notes, read_table, read_tables
 from suite.errors import DataError
 

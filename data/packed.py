@@ -79,7 +79,7 @@ def unpack(
         Damaged: here or while reading; the stream is damaged, not packed as promised, or unpacks to too much.
     """
     outer = _Checked(stream, name, None if packed is None else lambda: packed, close=close)
-    found = io.BufferedReader(outer, _BUFFER)
+    found: io.BufferedReader = io.BufferedReader(outer, _BUFFER)
     try:
         match = _MAGIC.match(found.peek(10))
         kind = str(match.lastgroup) if match else ""
@@ -87,7 +87,7 @@ def unpack(
             raise Damaged(name, f"its name ends in {suffix}, and it is not packed so")
         if not kind:
             return found
-        inner: Any = {"gz": _open_gzip, "bz2": bz2.BZ2File, "xz": lzma.LZMAFile, "zst": _open_zstd}[kind](found)
+        inner = _OPEN[kind](found)
     except ModuleNotFoundError:
         found.close()
         raise DataError(f"{name}: packed with Zstandard; to read it, pip install zstandard") from None
@@ -185,3 +185,11 @@ class _Zstandard:
 
     def close(self) -> None:
         self._ready = self._left = b""
+
+
+_OPEN: dict[str, Callable[[Any], Any]] = {
+    "gz": _open_gzip,
+    "bz2": bz2.BZ2File,
+    "xz": lzma.LZMAFile,
+    "zst": _open_zstd,
+}

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
+from suite.data.hub import load_hub, parse_hub_name
 from suite.data.record_files import check_surrogates, read_lines, read_records
 from suite.data.separated import csv_rows
-from suite.data.sources import TABLES, File, find, load_hub, parse_hub_name
+from suite.data.sources import TABLES, File, find
 from suite.errors import DataError
 
 MAX_RATIO = 3.0  # characters of one side to those of the other, from where on a pair is taken for mismatched

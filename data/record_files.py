@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol
 
 from suite.data.packed import SUFFIXES, Damaged, first_line
 from suite.data.separated import csv_rows, tab_fields
@@ -21,6 +21,12 @@ from suite.errors import DataError
 LONGEST = 64 << 20  # bytes of a line; a longer one is no text of lines
 
 _BATCH = 256  # rows of parquet at a time
+
+
+class Lines(Protocol):
+    """What lines are read from."""
+
+    def readline(self, size: int, /) -> bytes: ...
 
 
 class Record(NamedTuple):
@@ -88,7 +94,7 @@ def decode(content: bytes, name: str) -> str:
         raise DataError(_not_utf8(name, number, content[error.start], error.start)) from None
 
 
-def decode_lines(stream: IO[bytes], name: str, *, keep_mark: bool = False) -> Iterator[str]:
+def decode_lines(stream: Lines, name: str, *, keep_mark: bool = False) -> Iterator[str]:
     """Decode the lines of a stream of UTF-8; they end at line feeds alone, and keep them.
 
     Args:
@@ -187,8 +193,8 @@ def _read_json(file: File, key: str) -> Iterator[Record]:
         text = decode(b"".join(start) + stream.read(), file.name).removeprefix("\ufeff")
     name = f"{file.name}:{key}" if key else file.name
     try:
-        for number, (line, value) in enumerate(_records_of(text, key, file.name), 1):
-            yield Record(f"{name}, line {line}, record {number}", line, value)
+        for number, (place, value) in enumerate(_records_of(text, key, file.name), 1):
+            yield Record(f"{name}, line {place}, record {number}", place, value)
     except (ValueError, RecursionError) as error:
         raise _not_json(error, file.name) from None
 
@@ -199,8 +205,8 @@ class _Chained:
     def __init__(self, lines: list[bytes], stream: IO[bytes]) -> None:
         self._lines, self._stream = iter(lines), stream
 
-    def readline(self, most: int) -> bytes:
-        return next(self._lines, b"") or self._stream.readline(most)
+    def readline(self, size: int, /) -> bytes:
+        return next(self._lines, b"") or self._stream.readline(size)
 
 
 def _is_json(line: bytes) -> bool:

@@ -25,9 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.data.files import new_folder
+from suite.data.hub import load_hub, parse_hub_name
 from suite.data.midi import LARGEST, PedalMode, read_midi
 from suite.data.performance import ONE_STROKE, Pedal, Performance
-from suite.data.sources import File, find, load_hub, parse_hub_name
+from suite.data.sources import File, find
 from suite.errors import DataError
 
 SUFFIXES = (".mid", ".midi", ".kar")

@@ -37,7 +37,7 @@ def csv_rows(lines: Iterable[str], name: str) -> tuple[str, Iterator[tuple[int, 
         (';', (1, ['a fine film, nr 1', 'good']))
     """
     # Python's own writer leaves a lone carriage return without quotes, and its reader refuses it there
-    lines = (re.sub("\r(?!\n)", _LONE, line) for line in lines)
+    lines = (re.sub("\r(?!\n)", _LONE, line) if "\r" in line else line for line in lines)
     sample = list(islice(lines, _SAMPLE))
     named = re.match(r"sep=([^\w\s\"]|\t)\s*\Z", sample[0], re.IGNORECASE) if sample else None
     delimiter = named[1] if named else max(",;\t", key=lambda sign: _likelihood(sample, sign))

@@ -20,21 +20,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 from urllib.parse import urlsplit
 
-from suite.data.packed import SUFFIXES, Damaged, first_line, unpack, unpacked_suffix
+from suite.data.packed import Damaged, first_line, unpack, unpacked_suffix
 from suite.errors import DataError
 
 Source = str | Path | Sequence[str | Path]
 
+TEXTS = (".txt", ".md")
 TABLES = (".csv", ".tsv", ".tab", ".jsonl", ".ndjson", ".json", ".parquet")
-_TEXTS = (".txt", ".md")
 _STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # two letters or more: C:\ is a drive
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")  # two letters or more: C:\ is a drive
 _PATTERN = re.compile(r"[*?\[]")
 _CHECKSUMS = ("ETag", "etag", "sha256", "blob_id", "md5Hash", "md5", "content_hash", "checksum", "crc32c")
-_EVALUATED = ("test", "validation", "valid", "val", "dev")
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class File:
 
     def digest(self) -> bytes:
         """Return a hash of the contents, as they are stored; of a URL its checksum or ETag, if it has one."""
-        if _URL.match(self.place) and not self.member:
+        if URL.match(self.place) and not self.member:
             info = _info(self.place)
             if mark := next((f"{key} {info[key]}" for key in _CHECKSUMS if info.get(key)), ""):
                 return hashlib.sha256(f"{mark} {info.get('size')}".encode()).digest()
@@ -133,14 +132,6 @@ class File:
         if self.content is not None:
             return [hashlib.sha256(self.content).hexdigest()]
         return _stamp(self.place).split() or [self.digest().hex()]
-
-
-class HubName(NamedTuple):
-    """A data set of the hub; "" for the default configuration or no split."""
-
-    name: str
-    configuration: str
-    split: str
 
 
 # ---- finding files
@@ -162,7 +153,7 @@ def find(source: str | Path) -> list[File] | None:
         return [File("standard input", "", content=_read_standard_input(sys.stdin.buffer))]
     if text.lower().startswith("file://"):
         text = _to_path(text)
-    if _URL.match(text):
+    if URL.match(text):
         return _find_remote(text)
     if _mode(text) is not None:
         return _expand(text) if not Path(text).is_dir() else _find_folder(Path(text))
@@ -187,7 +178,7 @@ def _find_folder(folder: Path) -> list[File]:
 def _expand(place: str) -> list[File]:
     """A file, or the members of a zip file."""
     if unpacked_suffix(place) != ".zip":
-        return [File(place, place) if _URL.match(place) else File.of(place)]
+        return [File(place, place) if URL.match(place) else File.of(place)]
     members = _archive(place).infolist()
     names = sorted(member.filename for member in members if not member.is_dir())
     return [
@@ -205,7 +196,7 @@ def _find_members(text: str) -> list[File] | None:
     """The members that `data.zip/...` names."""
     place, sign, pattern = re.sub(r"(?i)\.zip/", ".zip\0", text, count=1).partition("\0")
     place = text[: len(place)]
-    if not sign or not pattern or not (_URL.match(place) or Path(place).is_file()):
+    if not sign or not pattern or not _is_there(place):
         return None
     members = _expand(place)
     found = [file for file in members if file.member == pattern] or [
@@ -213,6 +204,16 @@ def _find_members(text: str) -> list[File] | None:
     ]
     below = [file for file in members if file.member.startswith(pattern.rstrip("/") + "/")]
     return [File(file.name, file.place, member=file.member) for file in found] or below or None
+
+
+def _is_there(place: str) -> bool:
+    if not URL.match(place):
+        return Path(place).is_file()
+    system, path = _filesystem(place)
+    try:
+        return bool(system.isfile(path))
+    except Exception as error:  # each network's library raises its own kinds
+        raise DataError(f"{place}: cannot be read ({first_line(error)})") from error
 
 
 def _mode(path: str) -> int | None:
@@ -253,23 +254,25 @@ def _find_remote(url: str) -> list[File] | None:
         return _expand(url)  # a ? begins a query, and there are no folders
     system, path = _filesystem(url)
     try:
-        if _PATTERN.search(path):
-            matches = sorted(str(match) for match in system.glob(path) if system.isfile(match))
+        if pattern := _PATTERN.search(path):
+            start = path[: path.rfind("/", 0, pattern.start()) + 1]
+            below = (str(match) for match in system.glob(path) if system.isfile(match))
+            matches = sorted(name for name in below if not _is_hidden(name.removeprefix(start).split("/")))
             return [file for match in matches for file in _expand(system.unstrip_protocol(match))] or None
         if system.isfile(path):
             return _expand(url)
         if not system.isdir(path):
             return None
-        below = sorted(map(str, system.find(path)))
+        names = sorted(map(str, system.find(path)))
     except DataError:
         raise
     except Exception as error:  # each network's library raises its own kinds
         raise DataError(f"{url}: cannot be read ({first_line(error)})") from error
     start = path.strip("/") + "/"
-    inside_names = [name.strip("/").removeprefix(start) for name in below]
+    inside_names = [name.strip("/").removeprefix(start) for name in names]
     return [
         File(str(system.unstrip_protocol(name)), str(system.unstrip_protocol(name)), inside=inside)
-        for name, inside in zip(below, inside_names, strict=True)
+        for name, inside in zip(names, inside_names, strict=True)
         if not _is_hidden(inside.split("/"))
     ]
 
@@ -283,7 +286,7 @@ def _info(url: str) -> dict[str, Any]:
 
 
 def _open_place(place: str) -> IO[bytes]:
-    if not _URL.match(place):
+    if not URL.match(place):
         return Path(place).open("rb")
     system, path = _filesystem(place)
     stream: IO[bytes] = system.open(path, "rb")
@@ -291,7 +294,7 @@ def _open_place(place: str) -> IO[bytes]:
 
 
 def _stamp(place: str) -> str:
-    if _URL.match(place):
+    if URL.match(place):
         info = _info(place)
         marks = [*_CHECKSUMS, "size", "LastModified", "last_modified", "mtime", "created"]
         return " ".join(f"{key}={info[key]}".replace(" ", "_") for key in marks if info.get(key))
@@ -300,7 +303,7 @@ def _stamp(place: str) -> str:
 
 
 def _archive(place: str) -> zipfile.ZipFile:
-    return _open_archive(place, "" if _URL.match(place) else _stamp(place), os.getpid())
+    return _open_archive(place, "" if URL.match(place) else _stamp(place), os.getpid())
 
 
 @lru_cache(maxsize=8)
@@ -308,80 +311,8 @@ def _open_archive(place: str, stamp: str, process: int) -> zipfile.ZipFile:
     """An open zip file; a forked process has its own, or both would move in the same file."""
     del stamp, process
     try:
-        return zipfile.ZipFile(_open_place(place) if _URL.match(place) else place)
+        return zipfile.ZipFile(_open_place(place) if URL.match(place) else place)
     except DataError:
         raise
     except Exception as error:  # as above
         raise DataError(f"{place}: a zip file that cannot be read ({first_line(error)})") from None
-
-
-# ---- the hub
-
-
-def parse_hub_name(source: str) -> HubName | None:
-    """Return the hub data set that a source without files may name, or None if it looks like a mistyped path.
-
-    Example:
-        >>> parse_hub_name("ag_news::test")
-        HubName(name='ag_news', configuration='', split='test')
-    """
-    name, configuration, split = [*source.split(":", 2), "", ""][:3]
-    suffixed = unpacked_suffix(name) in {*_TEXTS, *TABLES, ".zip"} or Path(name).suffix in SUFFIXES
-    if suffixed or not re.fullmatch(r"\w[\w.-]*(/\w[\w.-]*)?", name):
-        return None
-    return HubName(name, configuration, split)
-
-
-def load_hub(source: str, split: str | None = None) -> Any:
-    """Load the split of a hub data set that its name says, or else `split`, or else "train".
-
-    Raises:
-        DataError: it cannot be loaded.
-    """
-    import datasets
-
-    found = parse_hub_name(source) or HubName(source, "", "")
-    try:
-        _require_hub(found.name)
-        return datasets.load_dataset(found.name, found.configuration or None, split=found.split or split or "train")
-    except Exception as error:  # the network, the hub, and the data set's own files fail in many ways
-        raise _hub_error(found.name, error) from error
-
-
-def to_evaluate(source: str) -> tuple[str, str]:
-    """Return a source to evaluate on, and what to tell of it.
-
-    A hub data set named without a split is given its test split, or else its validation split, or else the one it was
-    trained on; any other source stays as it is, with nothing to tell.
-
-    Raises:
-        DataError: the hub cannot be asked.
-    """
-    found = parse_hub_name(source)
-    if found is None or found.split or find(source) is not None:
-        return source, ""
-    import datasets
-
-    try:
-        _require_hub(found.name)
-        splits = [str(split) for split in datasets.get_dataset_split_names(found.name, found.configuration or None)]
-    except Exception as error:  # as above
-        raise _hub_error(found.name, error) from error
-    chosen = next((split for split in _EVALUATED if split in splits), "")
-    if not chosen:
-        return source, f"{source}: no test or validation split; scored is what training reads, of {', '.join(splits)}"
-    return f"{found.name}:{found.configuration}:{chosen}", f"{source}: its split {chosen!r} of {', '.join(splits)}"
-
-
-def _require_hub(name: str) -> None:
-    from huggingface_hub import HfApi, constants
-
-    if not constants.HF_HUB_OFFLINE:
-        HfApi().dataset_info(name, timeout=10)  # `datasets` alone retries for half a minute without a network
-
-
-def _hub_error(name: str, error: Exception) -> DataError:
-    return DataError(
-        f"{name}: no file here, and as a hub data set it cannot be loaded ({first_line(error)}); "
-        "without a network, HF_HUB_OFFLINE=1 uses an earlier download"
-    )

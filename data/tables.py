@@ -11,8 +11,9 @@ from itertools import chain, islice
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+from suite.data.hub import load_hub, parse_hub_name
 from suite.data.record_files import Record, open_parquet, read_records, read_text
-from suite.data.sources import TABLES, File, Source, find, find_all, load_hub, parse_hub_name
+from suite.data.sources import TABLES, File, Source, find, find_all
 from suite.errors import DataError
 
 _TEXTS = (".txt", ".md", "")  # in folders of classes

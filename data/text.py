@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from suite.data.documents import Source, read_documents, source_digest
+from suite.data.documents import read_documents, source_digest
 from suite.data.files import new_folder
+from suite.data.sources import Source
 from suite.data.tokenizer import Tokenizer
 from suite.errors import DataError
 

@@ -218,7 +218,7 @@ def translate_file(
     found = read_records(source, column=column, field=field)
     total = len(found.records)
     with File.of(source).open() as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()  # type: ignore[arg-type]
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
     about = {"input": digest, "column": column, "field": field, **settings}
     resumed = done = _finished(part, about)
     if output.exists() and done < total:
