@@ -6,6 +6,7 @@ music, and one of them in training would give away the other.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -14,7 +15,6 @@ import multiprocessing
 import os
 import re
 import warnings
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,9 +24,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.data.documents import load_hub, may_be_hub_name
+from suite.data.hub import load_hub, parse_hub_name
 from suite.data.midi import LARGEST, PedalMode, read_midi
 from suite.data.performance import ONE_STROKE, Pedal, Performance
+from suite.data.sources import File, find
 from suite.errors import DataError
 from suite.files import new_folder
 from suite.wording import count
@@ -72,12 +73,10 @@ class Collection:
 
 
 class _File(NamedTuple):
-    """A MIDI file that may lie in a zip file or in a data set."""
+    """A MIDI file, or the content of one in a data set."""
 
     name: str
-    path: str
-    member: str
-    content: bytes | None
+    source: File | bytes
     piece: str
     split: str
 
@@ -92,8 +91,9 @@ def read_recordings(
     """Read every MIDI file of some sources; files that cannot be read are left out and told.
 
     Args:
-        sources: MIDI files, folders, zip files, or hub data sets with a column of MIDI bytes. A table beside or in
-            them with the columns `midi_filename` and `split` (MAESTRO's) gives pieces and splits.
+        sources: MIDI files, folders or zip files with them, or hub data sets with a column of MIDI bytes, named as
+            `suite.data.sources` says. A table in a folder or zip file with the columns `midi_filename` and `split`
+            (MAESTRO's) gives pieces and splits.
         cache: where the notes are kept, so that the files are parsed once.
         piece: without such a table, whether each file is a piece of its own, or all files of a folder are.
         pedal: as for `suite.data.midi.read_midi`.
@@ -186,31 +186,22 @@ def divided(recording: Recording, share: float) -> tuple[Recording, Recording] |
 
 
 def _find(source: str, piece: str) -> list[_File]:
-    path = Path(source)
-    if path.is_dir():
-        inside = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix.lower() in SUFFIXES)
-        tables = [file.read_text(encoding="utf-8", errors="replace") for file in sorted(path.rglob("*.csv"))]
-        names = [(str(file.relative_to(path)), str(file), "") for file in inside]
-    elif zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            members = sorted(name for name in archive.namelist() if Path(name).suffix.lower() in SUFFIXES)
-            inside_tables = [name for name in archive.namelist() if name.endswith(".csv")]
-            tables = [archive.read(name).decode(errors="replace") for name in inside_tables]
-        names = [(name, str(path), name) for name in members]
-    elif path.is_file():
-        return [_File(path.name, str(path), "", None, path.name, "")]
-    elif may_be_hub_name(source) and path.suffix.lower() not in SUFFIXES:
+    files = find(source)
+    if files is None and parse_hub_name(source) and Path(source).suffix.lower() not in SUFFIXES:
         return list(_find_hub(source))
-    else:
+    if files is None:
         raise DataError(f"{source}: no such file or folder")
-    if not names:
-        raise DataError(f"{source}: no MIDI files ({' '.join(SUFFIXES)}) in it")
-    known = _maestro(tables)
+    if files and not any(file.inside for file in files):
+        return [_File(Path(file.name).name, file, Path(file.name).name, "") for file in files]
     found = []
-    for name, place, member in names:
-        title, split = known.get(Path(name).name, ("", ""))
-        title = title or (name if piece == "file" else REPEATS.sub("", str(Path(name).parent)))
-        found.append(_File(name, place, member, None, title, split))
+    known = _maestro(file.read().decode(errors="replace") for file in files if file.inside.endswith(".csv"))
+    for file in files:
+        if file.suffix in SUFFIXES:
+            title, split = known.get(Path(file.inside).name, ("", ""))
+            title = title or (file.inside if piece == "file" else REPEATS.sub("", str(Path(file.inside).parent)))
+            found.append(_File(file.inside, file, title, split))
+    if not found:
+        raise DataError(f"{source}: no MIDI files ({' '.join(SUFFIXES)}) in it")
     return found
 
 
@@ -218,10 +209,11 @@ def _maestro(tables: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Piece and split of each file that a table of MAESTRO's names."""
     found = {}
     for table in tables:
-        for row in csv.DictReader(io.StringIO(table)):
-            if row.get("midi_filename") and row.get("split"):
-                title = f"{row.get('canonical_composer', '')}: {row.get('canonical_title', '')}"
-                found[Path(row["midi_filename"]).name] = (title, row["split"])
+        with contextlib.suppress(csv.Error):  # any table may lie beside somebody's music
+            for row in csv.DictReader(io.StringIO(table)):
+                if row.get("midi_filename") and row.get("split"):
+                    title = f"{row.get('canonical_composer', '')}: {row.get('canonical_title', '')}"
+                    found[Path(row["midi_filename"]).name] = (title, row["split"])
     return found
 
 
@@ -231,7 +223,7 @@ def _find_hub(name: str) -> Iterator[_File]:
             content = value.get("bytes") if isinstance(value, Mapping) else value
             if isinstance(content, bytes) and content.startswith(b"MThd"):
                 title = str(record.get("title") or record.get("name") or f"record {number}")
-                yield _File(f"{name}, record {number}", "", "", content, title, "")
+                yield _File(f"{name}, record {number}", content, title, "")
                 break
         else:
             raise DataError(f"{name}, record {number}: no column holds the bytes of a MIDI file")
@@ -241,12 +233,9 @@ def _digest(files: Sequence[_File], pedal: str) -> str:
     """A hash of what will be read: names, sizes and times of files, or contents where there are none."""
     digest = hashlib.sha256(json.dumps([FORMAT, pedal, ONE_STROKE]).encode())
     for file in files:
-        if file.content is not None:
-            state: Any = hashlib.sha256(file.content).hexdigest()
-        else:
-            status = Path(file.path).stat()
-            state = [status.st_size, status.st_mtime_ns]
-        digest.update(json.dumps([file.name, file.member, file.piece, file.split, state]).encode())
+        content = file.source
+        state = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else content.stamp()
+        digest.update(json.dumps([file.name, file.piece, file.split, state]).encode())
     return digest.hexdigest()[:32]
 
 
@@ -279,14 +268,9 @@ def _parse(files: Sequence[_File], pedal: PedalMode) -> Iterator[_Parsed]:
 def _parse_one(job: tuple[_File, PedalMode]) -> _Parsed:
     file, pedal = job
     try:
-        source: bytes | Path = Path(file.path) if file.content is None else file.content
-        if file.member:
-            with zipfile.ZipFile(file.path) as archive:
-                if archive.getinfo(file.member).file_size > LARGEST:
-                    raise DataError(f"{file.name} is larger than {LARGEST // 2**20} MiB, too large for a performance")
-                source = archive.read(file.member)
+        source = file.source if isinstance(file.source, bytes) else file.source.read(LARGEST + 1)
         reading = read_midi(source, pedal=pedal, name=file.name)
-    except (DataError, OSError, zipfile.BadZipFile) as error:
+    except DataError as error:
         return _Parsed({}, f"left out: {error}")
     performance = reading.performance.without_unisons()
     lost = list(reading.notes)

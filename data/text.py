@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from suite.data.documents import Source, read_documents, source_digest
+from suite.data.documents import read_documents, source_digest
+from suite.data.sources import Source
 from suite.errors import DataError
 from suite.files import new_folder
 from suite.text.tokenizer import Tokenizer

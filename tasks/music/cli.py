@@ -336,5 +336,7 @@ def evaluate(
     if as_json:
         write_json(found)
         return
+    for line in found["sources"]:
+        notice(line)
     for line in evaluation.lines(found):
         click.echo(line)
