@@ -79,8 +79,8 @@ class LanguageModelling(PackagedTask):
         """Tokenise the recipe's text and cut it into windows of the model's context."""
         from suite.checkpoint import vocabulary
         from suite.data.text import PackedDocuments, split_documents, tokenize_corpus
+        from suite.tables import from_table
         from suite.training.batches import Example, PackedSource
-        from suite.training.recipe import from_table
 
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         choice = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")

@@ -79,10 +79,10 @@ class Music(PackagedTask[Any, Any, Any]):
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's MIDI files, and cut windows out of them."""
         from suite.data.recordings import read_recordings, split_by_piece
+        from suite.tables import from_table
         from suite.tasks.music.bounds import Bounds
         from suite.tasks.music.examples import Windows, validation_windows
         from suite.tasks.music.format import Format
-        from suite.training.recipe import from_table
 
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         options = from_table(MusicConfig, recipe.options, "recipe", "music.")

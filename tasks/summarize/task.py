@@ -82,10 +82,10 @@ class Summarizing(PackagedTask):
         """Select sentences of the recipe's articles and write them as sequences."""
         from suite.data.article_sets import read_articles
         from suite.data.tables import Notes
+        from suite.tables import from_table
         from suite.tasks.summarize.format import Format
         from suite.tasks.summarize.select import sentences_of
         from suite.training.batches import ShuffledSource
-        from suite.training.recipe import from_table
 
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         options = from_table(SummarizeConfig, recipe.options, "recipe", "summarize.")

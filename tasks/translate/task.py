@@ -135,8 +135,8 @@ class Translation(PackagedTask):
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read and filter the recipe's pairs, train the tokenizer on them, and write each direction as sequences."""
         from suite.checkpoint import vocabulary
+        from suite.tables import from_table
         from suite.training.batches import ShuffledSource
-        from suite.training.recipe import from_table
 
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         choice = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")
