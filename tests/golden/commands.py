@@ -55,6 +55,7 @@ suite run summarize article.txt --style write --json
 suite run summarize page.html granite.wiki tea.md --sentences 2 --show-source
 suite run summarize tea.md --title "Tea in Europe" --sentences 1 --json
 The hall was built in 1820. It has a roof of lead. The roof was mended in 1950. Visitors are welcome. | suite run summarize --sentences 1
+suite run summarize --input subjects.jsonl --output summaries.jsonl --sentences 1 > summaries.jsonl
 suite run classify "The violin has four strings, tuned in fifths."
 suite run classify "A prime number has exactly two divisors." "The river flows north." --top-k 2
 suite run classify "The king was crowned in 1066." --json --threshold 0.3
@@ -120,6 +121,7 @@ suite run translate a --to en --glossary german.txt
 suite run summarize no-such-file.txt
 suite run summarize empty.txt
 suite run summarize tune-0.mid
+suite run summarize --input cut.jsonl --output bad.jsonl
 suite run classify ""
 suite run classify a --threshold 2
 suite run classify a --model lm
