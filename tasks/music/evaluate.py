@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from suite.cli.show import percent, table
-from suite.data.events import LONGEST_SHIFT, RATE
+from suite.data.events import LONGEST_SHIFT, STEP_RATE
 from suite.data.performance import Performance
 from suite.data.recordings import Recording, read_recordings, split_by_piece
 from suite.errors import ConfigError, DataError
@@ -261,7 +261,7 @@ def _unigram_samples(
     chances = np.exp(-NGrams(lessons, 1, format.vocab_size).losses(np.arange(table.size)))
     chances /= chances.sum()
     lasts = np.zeros(table.size)
-    lasts[table.shift.ids] = np.arange(1, LONGEST_SHIFT + 1) / RATE
+    lasts[table.shift.ids] = np.arange(1, LONGEST_SHIFT + 1) / STEP_RATE
     size = int(2 * seconds / (chances @ lasts)) + 100  # events, twice as many as are needed
     random = np.random.default_rng(seed)
     drawn = random.choice(table.size, (count, size), p=chances)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from suite.data.events import RATE, steps
+from suite.data.events import STEP_RATE, steps
 from suite.data.performance import Performance
 from suite.errors import ConfigError, DataError
 from suite.hub import Model
@@ -20,7 +20,7 @@ from suite.tasks.music.format import Format
 from suite.tasks.music.grammar import MusicGrammar
 
 DEFAULT = Sampling(temperature=1.0, top_p=0.98)
-LONGEST = 6 * 3600.0  # seconds
+LONGEST_TAKE = 6 * 3600.0  # seconds
 # of the context: a melody leaves room for four times as many events around it, and a gap's sides for what fills it
 MELODY_SHARE, SIDE_SHARE = 1 / 6, 1 / 4
 
@@ -185,9 +185,9 @@ class Player:
         started = part(primer, slice(0, None))  # without the silence before it
         prompt = self.format.piece(started)[-self.model.config.context :]
         elapsed = self.format.elapsed(prompt)
-        grammar = self._grammar(draw, limit=elapsed + round(seconds * RATE), may_end=may_end)
+        grammar = self._grammar(draw, limit=elapsed + round(seconds * STEP_RATE), may_end=may_end)
         found = self._generate([prompt] * count, grammar, draw)
-        return [take.shifted(-elapsed / RATE) for take in found]
+        return [take.shifted(-elapsed / STEP_RATE) for take in found]
 
     def _fill(
         self, count: int, before: Performance, after: Performance, seconds: float, draw: Draw
@@ -195,12 +195,12 @@ class Player:
         """What fills a gap of so many seconds; times are those of `before`."""
         room = int(self.model.config.context * SIDE_SHARE)
         near = self._last(before, room)
-        gap = round(seconds * RATE)
+        gap = round(seconds * STEP_RATE)
         prompt = self.format.fill(near, self._first(after, room), gap)
         elapsed = self.format.elapsed(prompt)
         grammar = self._grammar(draw, limit=elapsed + gap, may_end=True)
         found = self._generate([prompt] * count, grammar, draw)
-        return [middle.shifted(before.duration - elapsed / RATE) for middle in found]
+        return [middle.shifted(before.duration - elapsed / STEP_RATE) for middle in found]
 
     def _accompany(self, count: int, melody: Performance, seconds: float, draw: Draw) -> list[Performance]:
         """What goes with a melody, itself left out; each passage hears the later half of the one before."""
@@ -216,8 +216,8 @@ class Player:
             prompts = [
                 self.format.accompaniment(heard, cut(take.between(begin, done), done - begin))[0] for take in takes
             ]
-            since = round((done - begin) * RATE)
-            grammar = self._grammar(draw, limit=round((end - begin) * RATE), melody=heard, start=since)
+            since = round((done - begin) * STEP_RATE)
+            grammar = self._grammar(draw, limit=round((end - begin) * STEP_RATE), melody=heard, start=since)
             new = self._generate(prompts, grammar, replace(draw, seed=draw.seed + first))
             takes = [take.joined(one.shifted(begin)) for take, one in zip(takes, new, strict=True)]
             done, first = end, first + max(1, passage // 2)
@@ -283,7 +283,7 @@ class Player:
         ):
             tokens[step.row].append(step.token)
             if draw.progress is not None and step.token in self.format.table.shift.ids:
-                waited += self.format.table.shift.value(step.token) / RATE / len(prompts)
+                waited += self.format.table.shift.value(step.token) / STEP_RATE / len(prompts)
                 if waited >= 1:
                     draw.progress(waited)
                     waited = 0.0
@@ -291,7 +291,7 @@ class Player:
         for prompt, new in zip(prompts, tokens, strict=True):
             music = self.format.music(prompt)
             everything = self.format.performance([*music, *new])
-            found.append(part(everything, everything.start >= self.format.elapsed(prompt) / RATE - 1e-9))
+            found.append(part(everything, everything.start >= self.format.elapsed(prompt) / STEP_RATE - 1e-9))
         return found
 
 
@@ -340,8 +340,8 @@ def check(
     """Raise a ConfigError that names the argument that is out of its range, or does not go with another."""
     if count < 1:
         raise ConfigError(f"takes is {count}, but must be at least 1")
-    if seconds is not None and not 1 / RATE <= seconds <= LONGEST:
-        raise ConfigError(f"seconds is {seconds:g}, but must be between {1 / RATE} and {LONGEST:g}")
+    if seconds is not None and not 1 / STEP_RATE <= seconds <= LONGEST_TAKE:
+        raise ConfigError(f"seconds is {seconds:g}, but must be between {1 / STEP_RATE} and {LONGEST_TAKE:g}")
     if melody is not None and (primer is not None or ending is not None):
         raise ConfigError("a melody is accompanied from its beginning to its end; it takes no primer and no ending")
     if may_end and (melody is not None or ending is not None):
@@ -349,10 +349,10 @@ def check(
     for name, value in (("density", density), ("tempo", tempo)):
         if not 0 < value < math.inf:
             raise ConfigError(f"{name} is {value:g}, but must be above 0")
-    if seconds is not None and not 1 / RATE <= seconds * tempo <= LONGEST:
+    if seconds is not None and not 1 / STEP_RATE <= seconds * tempo <= LONGEST_TAKE:
         raise ConfigError(
-            f"{seconds:g} s at {tempo:g} times the tempo is {seconds * tempo:g} s, but must be between {1 / RATE} "
-            f"and {LONGEST:g}"
+            f"{seconds:g} s at {tempo:g} times the tempo is {seconds * tempo:g} s, but must be between {1 / STEP_RATE} "
+            f"and {LONGEST_TAKE:g}"
         )
     if not -127 <= transpose <= 127:
         raise ConfigError(f"transpose is {transpose}, but must be from -127 to 127")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from suite.cli.show import table
-from suite.data.events import RATE
+from suite.data.events import STEP_RATE
 from suite.data.performance import Note, Performance
 from suite.data.recordings import Recording
 from suite.errors import DataError
@@ -132,7 +132,7 @@ def passage(recording: Recording) -> tuple[Performance, Performance]:
 
 def middle(recording: Recording, seconds: float) -> tuple[float, float]:
     """The times, on the grid of steps, of so many seconds in the middle of a recording."""
-    start = round((recording.performance.duration - seconds) / 2 * RATE) / RATE
+    start = round((recording.performance.duration - seconds) / 2 * STEP_RATE) / STEP_RATE
     return start, start + seconds
 
 
@@ -146,14 +146,14 @@ def measured(music: Sequence[Performance], seconds: float, names: Sequence[str])
     """
     cut = [one.between(0.0, seconds) for one in music]
     counts = np.array([len(one) for one in cut], dtype=np.float64)
-    lasting = np.full(len(cut), round(seconds * RATE))
+    lasting = np.full(len(cut), round(seconds * STEP_RATE))
     interval = metrics.bootstrap(counts, lasting, names[: len(cut)])
     voices, struck = (np.concatenate([values(one) for one in cut]) for values in (metrics.polyphony, metrics.density))
     lengths = np.concatenate([one.end - one.start for one in cut])
     return {
         "passages": len(cut),
         "notes_per_second": float(counts.mean() / seconds),
-        "interval": None if interval is None else [RATE * bound for bound in interval],
+        "interval": None if interval is None else [STEP_RATE * bound for bound in interval],
         "notes_in_a_second": [_quantile(struck, 0.95), _quantile(struck, 1.0)],
         "voices": [float(voices.mean()) if len(voices) else 0.0, _quantile(voices, 0.95), _quantile(voices, 1.0)],
         "lengths": [round(_quantile(lengths, share), 2) for share in QUANTILES],

@@ -8,7 +8,7 @@ import torch
 
 import suite
 from suite.checkpoint import save_checkpoint
-from suite.data.events import RATE
+from suite.data.events import STEP_RATE
 from suite.data.performance import Note, Pedal, Performance
 from suite.data.recordings import Recording
 from suite.errors import CheckpointError, ConfigError, DataError
@@ -130,8 +130,8 @@ def test_filled_gap_is_the_music_that_was_there() -> None:
     both = FORMAT.performance(tokens[place + 1 :])
     start = before.duration + TABLE.duration(np.array(tokens[2 : 2 + gap]))
     whole = both.joined(after.shifted(start))
-    shape = [(note.pitch, round(note.start * RATE)) for note in whole.notes]
-    notes = [(note.pitch, round(note.start * RATE)) for note in original.performance.notes]
+    shape = [(note.pitch, round(note.start * STEP_RATE)) for note in whole.notes]
+    notes = [(note.pitch, round(note.start * STEP_RATE)) for note in original.performance.notes]
     found = [
         first
         for first in range(len(notes))
