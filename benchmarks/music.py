@@ -28,7 +28,7 @@ from suite.data.midi import read_midi
 from suite.data.performance import Performance
 from suite.data.recordings import read_recordings, split_by_piece
 from suite.errors import DataError
-from suite.tasks.music.task import Music
+from suite.tasks.music.task import MusicTask
 from suite.training.fit import cache_directory, fit_data, kept
 from suite.training.recipe import Recipe
 
@@ -136,7 +136,7 @@ def run_positions(kind: str, seed: int, archive: Path, out: Path, settings: Iter
 
 def timed_run(recipe: Recipe, out: Path) -> dict[str, Any]:
     """Train once: the loss, and how long it took."""
-    data = Music().prepare(recipe, cache_directory())
+    data = MusicTask().prepare(recipe, cache_directory())
     started = time.perf_counter()
     fitted = fit_data(recipe, data, out, say=notice)
     minutes = (time.perf_counter() - started) / 60

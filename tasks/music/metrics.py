@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from suite.data.events import STEP_RATE, VELOCITIES, steps, velocity_bin
 from suite.data.performance import PITCHES, Performance
 from suite.data.recordings import Recording
+from suite.evaluation import bootstrap
 from suite.tasks.music.examples import CHORD_SECONDS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SMOOTHING = 0.5  # added to every bin's count before the divergence; Jeffreys' prior
-DRAWS = 2000  # of the bootstrap
 
 # ---- histograms
 
@@ -269,23 +269,18 @@ def _longest_run(intervals: Ints, keys: NDArray[np.uint64], places: NDArray[np.i
 # ---- how sure
 
 
-def bootstrap(totals: Floats, counts: Ints, pieces: Sequence[str]) -> list[float] | None:
-    """The 95 % interval of a mean, by drawing as many pieces again, with replacement; None where there is only one.
+def interval_of_mean(totals: Floats, counts: Ints, pieces: Sequence[str]) -> list[float] | None:
+    """Bounds of the 95% interval of a mean, by drawing as many pieces again; None where there is only one.
 
     Recordings of one piece are drawn together: they are too alike to count as several.
-
-    Source: Efron 1979, "Bootstrap Methods: Another Look at the Jackknife" (percentiles).
 
     Args:
         totals: (R,) sums of what is averaged.
         counts: (R,) how many each sums over.
-        pieces: (R,) what each is a recording of.
+        pieces: (R,) name of the piece that each is a recording of.
     """
     names, place = np.unique(pieces, return_inverse=True)
     if len(names) < 2:
         return None
-    chance = np.full(len(names), 1 / len(names))
-    drawn = np.random.default_rng(0).multinomial(len(names), chance, DRAWS)  # (draws, P)
-    means = (drawn @ np.bincount(place, totals)) / (drawn @ np.bincount(place, counts))  # (draws,)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return [float(low), float(high)]
+    sums = np.stack((np.bincount(place, totals), np.bincount(place, counts)), axis=1)  # (P, 2)
+    return list(bootstrap(sums, lambda drawn: float(drawn[:, 0].sum() / drawn[:, 1].sum())))
