@@ -12,7 +12,7 @@ import click
 
 from suite.cli.session import Session, session
 from suite.cli.settings import takes
-from suite.task.kit.commands import check_format, show_report
+from suite.task.kit.commands import ReportOptions, check_format, show_report
 from suite.tasks.music.options import MusicEvalOptions, OutputOptions, PlayOptions, SourceOptions, TakeOptions
 from suite.tasks.music.task import MusicTask
 
@@ -144,8 +144,9 @@ def bar(play: PlayOptions, melody: Performance | None, gap: tuple[float, float] 
 @click.command("music")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @takes(MusicEvalOptions)
+@takes(ReportOptions, "shown")
 @session("music")
-def evaluate(data: tuple[str, ...], options: MusicEvalOptions, session: Session) -> None:
+def evaluate(data: tuple[str, ...], options: MusicEvalOptions, shown: ReportOptions, session: Session) -> None:
     """Measure how well a model predicts performances, and how similar its own are to them.
 
     DATA is MIDI files, folders, zip files or data-set names. The model is compared with n-grams over the same events.
@@ -154,8 +155,8 @@ def evaluate(data: tuple[str, ...], options: MusicEvalOptions, session: Session)
     suite eval music recordings/ --samples 16
     suite eval music asap_performances.zip --piece folder --held-out 0.2 --model runs/asap
     """
-    check_format(session, options.markdown)
+    check_format(session, shown.markdown)
     model = session.load()
     with session.progress("scoring", unit="tokens") as progress:
         report = MusicTask().evaluate(model, data, options=options, progress=progress.update)
-    show_report(report, session, markdown=options.markdown)
+    show_report(report, session, markdown=shown.markdown)

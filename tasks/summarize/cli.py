@@ -20,7 +20,7 @@ from suite.cli.settings import setting, takes
 from suite.cli.show import percent, write
 from suite.errors import DataError
 from suite.task import find_task
-from suite.task.kit.commands import BulkOptions, ReportOptions, run_bulk, show_report
+from suite.task.kit.commands import BulkOptions, ReportOptions, check_format, run_bulk, show_report
 from suite.tasks.summarize.options import ComparisonOptions, SummaryOptions
 from suite.wording import count
 
@@ -170,6 +170,7 @@ def evaluate(data: tuple[str, ...], options: ComparisonOptions, shown: ReportOpt
     DATA is articles with leads: JSON lines, WikiText, MediaWiki dumps, or data-set names. The model is compared with
     simple summaries of the same number of words, and with the best that sentences of the article could achieve.
     """
+    check_format(session, shown.markdown)
     model = session.load()
     with session.progress("summarising", unit="articles") as bar:
         report = find_task("summarize").evaluate(model, data, options=options, progress=bar.update)
