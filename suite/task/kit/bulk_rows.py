@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -133,7 +134,7 @@ def _objects(lines: Iterable[str], name: str, column: str) -> Iterator[Row]:
             continue
         where = f"{name}, line {number}"
         try:
-            record = json.loads(line, parse_constant=_no_number)
+            record = json.loads(line, parse_constant=_no_number, parse_float=_finite)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({json_fault(error)})") from None
         if not isinstance(record, dict):
@@ -151,6 +152,13 @@ def _objects(lines: Iterable[str], name: str, column: str) -> Iterator[Row]:
 def _no_number(name: str) -> float:
     """JSON has no NaN and no Infinity, though Python's reader takes them."""
     raise json.JSONDecodeError(f"{name} is no JSON value", name, 0)
+
+
+def _finite(digits: str) -> float:
+    """A number such as 1e999 would be read as Infinity, and written as what is no JSON."""
+    if math.isinf(number := float(digits)):
+        raise json.JSONDecodeError(f"{digits[:30]} is too large a number", digits, 0)
+    return number
 
 
 def _table(lines: Iterator[str], name: str, kind: Kind, column: str | None, mark: str) -> Rows:
@@ -259,12 +267,22 @@ def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any
     if written == "jsonl":
         names = rows.names or ([_TEXT] if rows.kind == "txt" else [str(place + 1) for place in range(len(row.cells))])
         record = row.cells if isinstance(row.cells, dict) else dict(zip(names, row.cells, strict=True))
-        return json.dumps({**record, **dict(zip(added, values, strict=True))}, ensure_ascii=False) + "\n"
+        results = dict(zip(added, map(_json_value, values), strict=True))
+        return json.dumps({**record, **results}, ensure_ascii=False, allow_nan=False) + "\n"
     cells = [_cell(value) for value in values]
     delimiter = rows.delimiter if rows.kind == written else "," if written == "csv" else "\t"
     if written == rows.kind:
         return f"{row.raw}{delimiter}{_join(cells, written, delimiter)}{row.end}"
     return _join([*map(str, row.cells), *cells], written, delimiter) + "\n"
+
+
+def _json_value(value: Any) -> Any:
+    """The value with None for what JSON cannot say: NaN and infinities."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _json_value(one) for name, one in value.items()}
+    return [_json_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _cell(value: Any) -> str:
