@@ -62,6 +62,10 @@ class Alignment:
             for word, place, row in zip(self.target, best, self.weights, strict=True)
         ]
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: words and weights, which are rounded."""
+        return {"source": list(self.source), "target": list(self.target), "weights": self.weights.round(4).tolist()}
+
     def plot(self, axes: Any) -> None:
         """Draw the matrix on matplotlib's `axes`, the source across and the translation down."""
         axes.imshow(self.weights, cmap="Blues", vmin=0, vmax=1)

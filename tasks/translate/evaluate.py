@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from suite.data.parallel import Corpus, read_pairs
 from suite.errors import ConfigError, DataError
+from suite.evaluation import Figure, Interval, Report, Table, bootstrap
 from suite.hub import Model
 from suite.sampling import beam_search
 from suite.tasks.translate.format import Languages, prompt
+from suite.tasks.translate.options import TranslateEvalOptions
+from suite.wording import count
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
-RESAMPLES = 1000
-SEED = 12345  # of the resamples
+SEED = 12345  # of the resamples; published intervals were drawn with it
 CHUNK = 64  # sentences looked up at a time: their similarities to all training sentences are dense
 MULTI30K = "lowercased, punctuation normalised, tokenised as Multi30k's own files (Moses's scripts in sacremoses {})"
 
@@ -26,17 +29,10 @@ MULTI30K = "lowercased, punctuation normalised, tokenised as Multi30k's own file
 def evaluate(
     model: Model,
     data: Sequence[str],
+    options: TranslateEvalOptions,
     *,
-    source: str,
-    target: str,
-    train: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    beams: int = 5,
-    length_penalty: float = 1.0,
-    batch: int = 32,
-    limit: int | None = None,
     progress: Callable[[int], object] | None = None,
-) -> dict[str, Any]:
+) -> Report:
     """Translate one side of a corpus and compare with the other.
 
     Every pair counts: only those with an empty side are left out, and counted. Each sentence is translated whole, even
@@ -45,21 +41,15 @@ def evaluate(
     Args:
         model: to evaluate.
         data: corpora as `suite.data.parallel.Corpus.parse` reads them. One that names its languages may have them the
-            other way round; of one that does not, the first side is `source`.
-        source, target: languages to translate from and to.
-        train: corpora in which a baseline looks up the nearest source sentence and takes its translation.
-        columns: of the corpora, if not the usual ones; see `suite.data.parallel.read_pairs`.
-        beams: of the search; 1 is greedy.
-        length_penalty: power of the length that hypotheses' log-probabilities are divided by.
-        batch: sentences translated side by side.
-        limit: pairs from the start of the data (None: all).
+            other way round; of one that does not, the first side is `options.source`.
+        options: languages, baseline and search.
         progress: called with the number of sentences just translated.
 
     Returns:
-        plain values: what was done (`sentences`, `beams`, `seconds` and so on), `signatures` by metric, and under
-        `results` for "model", "copy" and "nearest training sentence" the `score`, `low` and `high` of each metric:
-        "BLEU" (sacreBLEU's own, cased), "BLEU lowercased" (Multi30k's protocol, 4-grams, no smoothing) and "chrF2".
-        `low` and `high` bound 95% of the scores of 1000 resamples of the sentences (fixed seed).
+        a report. Its `data` says what was done (`sentences`, `beams`, `seconds` and so on), has `signatures` by metric,
+        and under `results` for "model", "copy" and "nearest training sentence" the `score`, `low` and `high` of each
+        metric: "BLEU" (sacreBLEU's own, cased), "BLEU lowercased" (Multi30k's protocol, 4-grams, no smoothing) and
+        "chrF2". `low` and `high` bound 95% of the scores of 1000 resamples of the sentences (fixed seed).
         `lengths` is the words of all hypotheses to those of all references.
 
     Raises:
@@ -67,37 +57,66 @@ def evaluate(
         DataError: the data cannot be read or has no pairs, or the model has no tokenizer.
     """
     known = Languages.from_extra(model.extra, model.name)
+    source, target = options.source, options.target
     if (source, target) not in known.directions:
         ways = ", ".join(f"{start} to {end}" for start, end in known.directions)
         raise ConfigError(f"{model.name} does not translate {source} to {target}; available: {ways}")
-    pairs = list(_oriented(data, source, target, columns))
+    pairs = list(_oriented(data, options))
     whole = [pair for pair in pairs if all(pair)]
-    chosen = whole[:limit]
+    chosen = whole[: options.limit]
     if not chosen:
         raise DataError(f"{', '.join(data)}: no pairs to evaluate on")
     sources, references = [pair[0] for pair in chosen], [pair[1] for pair in chosen]
     started = time.perf_counter()
-    settings = {"beams": beams, "length_penalty": length_penalty, "batch": batch}
-    found, cut, over = _translate(model, known, sources, source, target, settings, progress)
+    found, cut, over = _translate(model, known, sources, options, progress)
     seconds = time.perf_counter() - started
     systems = {"model": found, "copy": sources}
-    if train:
-        systems["nearest training sentence"] = nearest(sources, list(_oriented(train, source, target, columns)))
+    if options.train:
+        systems["nearest training sentence"] = nearest(sources, list(_oriented(options.train, options)))
     results, signatures = _scores(systems, references, target)
-    return {
-        "model": model.name,
-        "source": source,
-        "target": target,
-        "sentences": len(chosen),
-        "left_out_empty": len(pairs) - len(whole),
-        "longer_than_learnt": over,
-        "cut_off": cut,
-        **settings,
-        "seconds": seconds,
-        "sentences_per_second": len(chosen) / seconds,
-        "signatures": signatures,
-        "results": results,
-    }
+    return _report(
+        {
+            "model": model.name,
+            "source": source,
+            "target": target,
+            "sentences": len(chosen),
+            "left_out_empty": len(pairs) - len(whole),
+            "longer_than_learnt": over,
+            "cut_off": cut,
+            "beams": options.beams,
+            "length_penalty": options.length_penalty,
+            "batch": options.batch,
+            "seconds": seconds,
+            "sentences_per_second": len(chosen) / seconds,
+            "signatures": signatures,
+            "results": results,
+        }
+    )
+
+
+def _report(data: Mapping[str, Any]) -> Report:
+    """A table of the results, and notes of what was done."""
+    metrics = list(data["signatures"])
+    rows = []
+    for name, scores in data["results"].items():
+        cells = [
+            Figure(value=one["score"], interval=Interval(one["low"], one["high"]), digits=1)
+            for one in (scores[metric] for metric in metrics)
+        ]
+        rows.append((data["model"] if name == "model" else name, [*cells, Figure(value=scores["lengths"])]))
+    notes = [
+        f"{count(data['sentences'], 'sentence')} from {data['source']} to {data['target']} in "
+        f"{data['seconds']:,.1f} s ({data['sentences_per_second']:,.1f} per second), {count(data['beams'], 'beam')}"
+    ]
+    for key, noun, what in (
+        ("left_out_empty", "pair", "with an empty side left out"),
+        ("longer_than_learnt", "sentence", "longer than those the model was trained on"),
+        ("cut_off", "translation", "cut off"),
+    ):
+        if data[key]:
+            notes.append(f"{count(data[key], noun)} {what}")
+    notes += [f"{metric}: {signature}" for metric, signature in data["signatures"].items()]
+    return Report(data=data, tables=[Table(columns=[*metrics, "length"], rows=rows)], notes=notes)
 
 
 def nearest(sources: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -140,13 +159,14 @@ def multi30k_tokens(texts: Sequence[str], language: str) -> list[str]:
 # ---- parts
 
 
-def _oriented(data: Sequence[str], source: str, target: str, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _oriented(data: Sequence[str], options: TranslateEvalOptions) -> Iterator[tuple[str, str]]:
     """(source, target) of all pairs, whichever way round their corpus has them."""
+    source, target = options.source, options.target
     for text in data:
         corpus = Corpus.parse(text, source, target)
         if {corpus.source, corpus.target} != {source, target}:
             raise DataError(f"{text} is in {corpus.source} and {corpus.target}, not in {source} and {target}")
-        for pair in read_pairs(corpus, columns=columns):
+        for pair in read_pairs(corpus, columns=options.columns or ()):
             yield (pair.source, pair.target) if corpus.source == source else (pair.target, pair.source)
 
 
@@ -154,27 +174,26 @@ def _translate(
     model: Model,
     known: Languages,
     texts: Sequence[str],
-    source: str,
-    target: str,
-    settings: dict[str, Any],
+    options: TranslateEvalOptions,
     progress: Callable[[int], object] | None,
 ) -> tuple[list[str], int, int]:
     """Translations in the order of the texts, how many were cut off, and how many sources are longer than learnt."""
     tokenizer = model.tokenizer
     if tokenizer is None or tokenizer.eos is None:
         raise DataError(f"{model.name} has no tokenizer with an <eos>, so it cannot translate")
+    source, target = options.source, options.target
     prompts = [prompt(tokenizer, text, source, target, causal=known.causal) for text in texts]
     found = [""] * len(texts)
     cut = 0
     order = sorted(range(len(texts)), key=lambda place: len(prompts[place].tokens))
-    for start in range(0, len(order), settings["batch"]):
-        places = order[start : start + settings["batch"]]
+    for start in range(0, len(order), options.batch):
+        places = order[start : start + options.batch]
         searched = beam_search(
             model.transformer,
             [prompts[place].tokens for place in places],
             prefixes=[prompts[place].prefix for place in places],
-            beams=settings["beams"],
-            length_penalty=settings["length_penalty"],
+            beams=options.beams,
+            length_penalty=options.length_penalty,
             max_new_tokens=[2 * len(prompts[place].tokens) + 20 for place in places],
             stop_tokens=[tokenizer.eos],
         )
@@ -222,11 +241,10 @@ def _score(metric: Metric, texts: Sequence[str], references: Sequence[str]) -> d
     `n_bootstrap`, which fails where some resamples score 0 (sacreBLEU 2.6).
     """
     sentences = np.array(metric._extract_corpus_statistics(list(texts), [list(references)]), dtype=np.float64)
-    random = np.random.default_rng(SEED)
-    scores = [
-        metric._compute_score_from_stats(sentences[random.integers(len(sentences), size=len(sentences))].sum(0)).score
-        for _ in range(RESAMPLES)
-    ]
-    low, high = np.percentile(np.array(scores, dtype=np.float64), (2.5, 97.5))
+
+    def score(rows: NDArray[np.floating]) -> float:
+        return float(metric._compute_score_from_stats(rows.sum(0)).score)
+
+    low, high = bootstrap(sentences, score, seed=SEED)
     whole = metric.corpus_score(list(texts), [list(references)]).score
-    return {"score": float(whole), "low": float(low), "high": float(high)}
+    return {"score": float(whole), "low": low, "high": high}

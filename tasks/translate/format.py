@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Attention = Literal["prefix", "causal"]
 
+FRAME = 4  # tokens of a sequence that are not text: <bos>, two tags, <eos>
 SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")

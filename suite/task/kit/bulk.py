@@ -35,12 +35,14 @@ class BulkFormat:
     Attributes:
         columns: names of what is added to a record.
         values: from a result to their values, JSON values.
+        empty: values for a record without text, which is not answered (none: null for each).
         in_tables: how many of the columns are added to a table, where JSON objects get all.
         line: from a text and its result to a line of a .txt file.
     """
 
     columns: Sequence[str] = ("result",)
     values: Callable[[Any], Sequence[Any]] = lambda result: (result.text,)
+    empty: Sequence[Any] = ()
     in_tables: int | None = None
     line: Callable[[str, Any], str] = lambda text, result: " ".join(result.text.splitlines())
 
@@ -209,7 +211,8 @@ class _Work:
             if self.written == "txt":
                 lines.append(("" if result is None else self.form.line(row.text, result)) + row.end)
                 continue
-            values = [None] * len(self.names) if result is None else self.form.values(result)[: len(self.names)]
+            empty = self.form.empty or [None] * len(self.names)
+            values = (empty if result is None else self.form.values(result))[: len(self.names)]
             lines.append(written_row(rows, row, self.names, values, self.written))
         self.progress(len(chunk))
         return "".join(lines)
