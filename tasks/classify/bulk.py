@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
-import zlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -13,9 +11,12 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from suite.data.documents import check_surrogates, json_fault
 from suite.data.labelled import KNOWN
-from suite.data.tables import csv_rows, has_header, tab_fields
+from suite.data.packed import SUFFIXES, unpack, unpacked_suffix
+from suite.data.record_files import check_surrogates, decode_lines, parse_json_lines
+from suite.data.separated import csv_rows, tab_fields
+from suite.data.sources import File
+from suite.data.tables import has_header
 from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
 from suite.tasks.classify.pipeline import Classified, Classifier, check_pairs
@@ -84,7 +85,7 @@ def classify_file(
 
     Args:
         classifier: what labels the texts.
-        source: a .csv, .tsv, .jsonl or .txt (a text a line) file, perhaps with .gz (None: standard input, a text a
+        source: a .csv, .tsv, .jsonl or .txt (a text a line) file, perhaps packed (None: standard input, a text a
             line).
         output: a .csv, .tsv, .jsonl or .txt file, which appears when all is done (None: standard output, in the
             format of the input).
@@ -99,10 +100,12 @@ def classify_file(
         DataError: the input cannot be read, lacks the column, or does not fit the output's format.
         ConfigError: a file's format is not one of these.
     """
+    if source is not None:
+        File.of(source)  # a pipe or a device is refused
     kind = "txt" if source is None else _kind(source)
     written = _kind(output) if output is not None else "jsonl" if as_json else kind
-    if output is not None and output.suffix == ".gz":
-        raise ConfigError(f"{output}: the output is not compressed; leave out .gz")
+    if output is not None and output.suffix in SUFFIXES:
+        raise ConfigError(f"{output}: the output is not compressed; leave out {output.suffix}")
     if written != "jsonl" and kind == "jsonl":
         raise ConfigError(f"{output}: JSON objects may have different fields; write to a .jsonl file")
     if written == "txt" and kind != "txt":
@@ -113,9 +116,10 @@ def classify_file(
 
     def write(file: IO[str]) -> None:
         with nullcontext(sys.stdin.buffer) if source is None else source.open("rb") as stream:
-            zipped = source is not None and source.suffix == ".gz"
             name = "standard input" if source is None else str(source)
-            found = _read(gzip.GzipFile(fileobj=stream) if zipped else stream, name, kind, column, pair)
+            ending = "" if source is None else source.suffix
+            lines = decode_lines(unpack(stream, name, suffix=ending, close=False), name)
+            found = _read(lines, name, kind, column, pair)
             if written == "jsonl":
                 _require_distinct(found.names or [], name)
             summary = _label(
@@ -141,7 +145,7 @@ def classify_file(
 
 
 def _kind(path: Path) -> str:
-    suffix = Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower()
+    suffix = unpacked_suffix(path)
     if suffix not in KINDS:
         raise ConfigError(f"{path}: the name must end in one of {', '.join(KINDS)}")
     return KINDS[suffix]
@@ -150,10 +154,9 @@ def _kind(path: Path) -> str:
 # ---- reading
 
 
-def _read(stream: Any, name: str, kind: str, column: str, pair: str) -> _Input:
-    lines = _lines(stream, name)
+def _read(lines: Iterator[str], name: str, kind: str, column: str, pair: str) -> _Input:
     if kind == "txt":
-        texts = (_Row(f"{name}:{number}", [line], line) for number, line in enumerate(map(_bare, lines), 1))
+        texts = (_Row(f"{name}, line {number}", [line], line) for number, line in enumerate(map(_bare, lines), 1))
         return _Input(kind, ["text"], texts)
     if kind == "jsonl":
         return _Input(kind, None, _objects(lines, name, column, pair))
@@ -175,20 +178,6 @@ def _read(stream: Any, name: str, kind: str, column: str, pair: str) -> _Input:
     return _Input(kind, names, _table(rows, name, width, places), delimiter, end)
 
 
-def _lines(stream: Any, name: str) -> Iterator[str]:
-    """Lines with their ends, without a byte order mark."""
-    number = 0
-    try:
-        for number, line in enumerate(stream, 1):
-            text: str = line.decode()
-            yield text.removeprefix("\ufeff") if number == 1 else text
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        raise DataError(f"{name}:{number}: not UTF-8, byte {byte:#04x} at {error.start}; convert it") from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise DataError(f"{name}: damaged after line {number} ({error})") from None
-
-
 def _bare(line: str) -> str:
     return line.removesuffix("\n").removesuffix("\r")
 
@@ -198,8 +187,8 @@ def _table(rows: Iterator[tuple[int, list[str]]], name: str, width: int, places:
         if row in ([], [""]):  # a blank line is a record without text, so that the output has as many
             row = [""] * width
         if len(row) != width:
-            raise DataError(f"{name}:{number}: {count(len(row), 'field')}, but the first line has {width}")
-        yield _Row(f"{name}:{number}", row, *(row[place] for place in places))
+            raise DataError(f"{name}, line {number}: {count(len(row), 'field')}, but the first line has {width}")
+        yield _Row(f"{name}, line {number}", row, *(row[place] for place in places))
 
 
 def _place(names: list[str] | None, width: int, column: str, name: str) -> int:
@@ -218,14 +207,8 @@ def _require_distinct(names: Sequence[str], name: str) -> None:
 
 
 def _objects(lines: Iterator[str], name: str, column: str, pair: str) -> Iterator[_Row]:
-    for number, line in enumerate(lines, 1):
-        where = f"{name}:{number}"
-        if not line.strip():  # not a record; every record still has its line
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not JSON ({json_fault(error)})") from None
+    for number, record in parse_json_lines(lines, name):  # a blank line is no record
+        where = f"{name}, line {number}"
         if not isinstance(record, dict):
             raise DataError(f"{where}: each line must be a JSON object, not {type(record).__name__}")
         text, other = (_value(record, wanted, where) if wanted else None for wanted in (column, pair))
@@ -239,7 +222,7 @@ def _value(record: Mapping[str, Any], column: str, where: str) -> str:
     if value is None:  # no text, as an empty one
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{where}: column {column!r} holds {type(value).__name__}, not text")
+        raise DataError(f"{where}: column {column!r} contains {type(value).__name__}, not text")
     check_surrogates(value, where)
     return value
 

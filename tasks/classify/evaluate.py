@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from suite.checkpoint import Model
+from suite.data.hub import to_evaluate
 from suite.data.labelled import Labelled, check_classes, read_labelled
 from suite.errors import DataError
-from suite.hub import Model
 from suite.task import suggest
 from suite.tasks.classify import baseline, metrics
 from suite.tasks.classify.baseline import truth_of
@@ -77,8 +78,9 @@ def evaluate(
     if oos_label in classifier.labels:
         raise DataError(f"the model knows the label {oos_label!r}, so records with it are not out of scope")
     options: dict[str, Any] = {"pair": pair, "separator": separator, "names": names, "header": header}
-    found = read_labelled(data, text=text, label=label, **options)
-    notes = list(found.notes)
+    sources, notes = to_evaluate(data)
+    found = read_labelled(sources, text=text, label=label, **options)
+    notes += found.notes
     records = found.records
     if limit is not None and limit < len(records):
         notes.append(f"{limit:,} of {count(len(records), 'record')}, chosen at random")

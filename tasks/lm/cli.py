@@ -234,6 +234,8 @@ def evaluate(
     if as_json:
         write_json(found)
         return
+    for line in found["sources"]:
+        notice(line)
     rows = []
     for name, figures in found["results"].items():
         nats, perplexity = figures.get("nats_per_token"), figures.get("perplexity")

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.checkpoint import Model
+from suite.data.hub import to_evaluate
 from suite.data.text import TokenDocuments, tokenize_corpus
 from suite.errors import DataError
 from suite.evaluation import NGrams, token_losses, xz_bits_per_byte
-from suite.hub import Model
 from suite.training.fit import cache_directory
 
 
@@ -36,7 +37,7 @@ def evaluate(
 
     Args:
         model: to evaluate.
-        data: files, folders, globs or data-set names.
+        data: files, folders, globs or data-set names; of a data set without a split in its name, its test split.
         train: text that the n-grams are counted on (none: each half of the documents by the counts of the other).
         stride: tokens from one window's start to the next (None: half of `length`); a token sees at least
             `length - stride` tokens before it.
@@ -46,8 +47,9 @@ def evaluate(
         progress: called with the number of tokens just scored.
 
     Returns:
-        plain values: `documents`, `tokens`, `bytes`, `length`, `stride`, and under `results` for each of "model",
-        "unigram", "trigram" and "xz -9" its `nats_per_token`, `perplexity` and `bits_per_byte` (xz: the last alone).
+        plain values: `sources` (lines on splits that were chosen), `documents`, `tokens`, `bytes`, `length`, `stride`,
+        and under `results` for each of "model", "unigram", "trigram" and "xz -9" its `nats_per_token`, `perplexity`
+        and `bits_per_byte` (xz: the last alone).
 
     Raises:
         DataError: the model has no tokenizer, or there is no text.
@@ -55,7 +57,8 @@ def evaluate(
     if model.tokenizer is None:
         raise DataError(f"{model.name} has no tokenizer, so it cannot be evaluated on text")
     cache = cache or cache_directory()
-    documents = tokenize_corpus(list(data), model.tokenizer, cache, column=column)
+    sources, told = to_evaluate(data)
+    documents = tokenize_corpus(sources, model.tokenizer, cache, column=column)
     stream = np.asarray(documents.tokens, dtype=np.int64)
     if model.tokenizer.eos is not None:
         stream = np.concatenate(([model.tokenizer.eos], stream))
@@ -71,6 +74,7 @@ def evaluate(
     results["xz -9"] = {"bits_per_byte": xz_bits_per_byte(text.encode())}
     return {
         "model": model.name,
+        "sources": told,
         "documents": len(documents),
         "tokens": len(losses),
         "bytes": documents.bytes,

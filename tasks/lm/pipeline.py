@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from suite.checkpoint import Model
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling import Sampling, Step, beam_search, generate, stream, with_settings
 from suite.sampling.rules import exact
 from suite.text.tokenizer import Tokenizer
@@ -115,7 +115,9 @@ class Writer:
         ids = [self.encode(text) for text in texts]
         if beams:
             if stop or top_logprobs or settings:
-                raise ConfigError("beam search takes the likeliest text: stop, top_logprobs and sampling do not apply")
+                raise ConfigError(
+                    "beam search finds the most likely text: stop, top_logprobs and sampling do not apply"
+                )
             return self._search(texts, ids, max_new_tokens, samples, beams)
         found = generate(
             self.model.transformer,

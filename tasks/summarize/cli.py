@@ -186,6 +186,8 @@ def evaluate(
     if as_json:
         write_json(found)
         return
+    for line in found["notes"]:
+        notice(line)
     click.echo("\n".join(evaluation.lines(found)))
 
 

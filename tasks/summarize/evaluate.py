@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from suite.checkpoint import Model
 from suite.cli.show import percent, table
 from suite.data.article_sets import read_articles
 from suite.data.articles import Article
+from suite.data.hub import to_evaluate
 from suite.data.tables import Notes
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.tasks.summarize import baselines, metrics
 from suite.tasks.summarize.claims import claims
 from suite.tasks.summarize.metrics import Floats
@@ -66,7 +67,8 @@ def evaluate(
     if min(words, limit) < 0 or not styles:
         raise ConfigError("words and limit must not be negative, and at least one style is needed")
     notes = Notes()
-    every = [one for one in read_articles(list(data), notes) if len(sentences_of(one)) >= FEWEST]
+    sources, told = to_evaluate(data)
+    every = [one for one in read_articles(sources, notes) if len(sentences_of(one)) >= FEWEST]
     articles = spread(every, limit)
     if not articles:
         raise DataError(f"no article has a lead and a body of at least {FEWEST} sentences")
@@ -87,7 +89,7 @@ def evaluate(
         "model": model.name,
         "articles": len(articles),
         "words": words,
-        "notes": notes.lines(),
+        "notes": [*told, *notes.lines()],
         "systems": {name: system(texts, articles) for name, texts in summaries.items()},
         "perplexity": perplexity(summarizer, articles) if summarizer.trained else None,
     }

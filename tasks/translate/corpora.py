@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from suite.training.batches import Example
 
 HELD_OUT_MOST = 1000  # pairs, however many there are
+HELD_OUT_TRIES = 32  # pairs tried alone, where those drawn leave nothing to learn from
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +106,27 @@ def hold_out(
     import numpy as np
 
     total = sum(len(each.pairs) for each in train)
-    held_out = min(max(1, round(total * share)), HELD_OUT_MOST)
-    drawn = set(np.random.default_rng((seed, 7)).permutation(total)[:held_out].tolist())
+    number = min(max(1, round(total * share)), HELD_OUT_MOST, max(1, total - 1))
+    order = np.random.default_rng((seed, 7)).permutation(total).tolist()
+    # where all others share a sentence with those drawn, some single pair may leave something to learn from
+    for drawn in (order[:number], *([place] for place in order[:HELD_OUT_TRIES])):
+        kept, held = without_sentences_of(train, set(drawn))
+        if kept:
+            break
+    else:
+        raise DataError(f"{count(total, 'pair')} is too few to hold some out; give validation pairs with --valid")
+    number = len(drawn)
+    beside = total - number - sum(len(each.pairs) for each in kept)
+    note = f"held out for validation: {count(number, 'pair')}"
+    if beside:
+        note += f"; {count(beside, 'more pair')} sharing a sentence with them left out of training"
+    return kept, held, note
+
+
+def without_sentences_of(
+    train: Sequence[FilteredCorpus], drawn: Set[int]
+) -> tuple[list[FilteredCorpus], list[FilteredCorpus]]:
+    """The pairs that share no sentence with those drawn, by their places among all pairs; and those drawn."""
     kept: list[FilteredCorpus] = []
     held: list[FilteredCorpus] = []
     start = 0
@@ -121,13 +141,7 @@ def hold_out(
             kept.append(replace(each, pairs=left))
         if pairs:
             held.append(replace(each, pairs=pairs))
-    if not kept:
-        raise DataError(f"{count(total, 'pair')} is too few to hold some out; give validation pairs with --valid")
-    beside = total - held_out - sum(len(each.pairs) for each in kept)
-    note = f"held out for validation: {count(held_out, 'pair')}"
-    if beside:
-        note += f"; {count(beside, 'more pair')} sharing a sentence with them left out of training"
-    return kept, held, note
+    return kept, held
 
 
 def concatenate(corpus: FilteredCorpus, share: float, seed: Sequence[int]) -> FilteredCorpus:

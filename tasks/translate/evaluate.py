@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.checkpoint import Model
+from suite.data.hub import to_evaluate
 from suite.data.parallel import Corpus, read_pairs
 from suite.errors import ConfigError, DataError
 from suite.evaluation import Figure, Interval, Report, Table, bootstrap
-from suite.hub import Model
 from suite.sampling import beam_search
 from suite.tasks.translate.format import Languages, prompt
 from suite.tasks.translate.options import TranslateEvalOptions
@@ -61,7 +63,8 @@ def evaluate(
     if (source, target) not in known.directions:
         ways = ", ".join(f"{start} to {end}" for start, end in known.directions)
         raise ConfigError(f"{model.name} does not translate {source} to {target}; available: {ways}")
-    pairs = list(_oriented(data, options))
+    told: list[str] = []
+    pairs = list(_oriented(data, options, told))
     whole = [pair for pair in pairs if all(pair)]
     chosen = whole[: options.limit]
     if not chosen:
@@ -79,6 +82,7 @@ def evaluate(
             "model": model.name,
             "source": source,
             "target": target,
+            "sources": told,
             "sentences": len(chosen),
             "left_out_empty": len(pairs) - len(whole),
             "longer_than_learnt": over,
@@ -105,8 +109,9 @@ def _report(data: Mapping[str, Any]) -> Report:
         ]
         rows.append((data["model"] if name == "model" else name, [*cells, Figure(value=scores["lengths"])]))
     notes = [
+        *data["sources"],
         f"{count(data['sentences'], 'sentence')} from {data['source']} to {data['target']} in "
-        f"{data['seconds']:,.1f} s ({data['sentences_per_second']:,.1f} per second), {count(data['beams'], 'beam')}"
+        f"{data['seconds']:,.1f} s ({data['sentences_per_second']:,.1f} per second), {count(data['beams'], 'beam')}",
     ]
     for key, noun, what in (
         ("left_out_empty", "pair", "with an empty side left out"),
@@ -159,13 +164,22 @@ def multi30k_tokens(texts: Sequence[str], language: str) -> list[str]:
 # ---- parts
 
 
-def _oriented(data: Sequence[str], options: TranslateEvalOptions) -> Iterator[tuple[str, str]]:
-    """(source, target) of all pairs, whichever way round their corpus has them."""
+def _oriented(
+    data: Sequence[str], options: TranslateEvalOptions, told: list[str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """(source, target) of all pairs, whichever way round their corpus has them.
+
+    To evaluate on them, `told` takes lines on the splits of hub data sets that were chosen.
+    """
     source, target = options.source, options.target
     for text in data:
         corpus = Corpus.parse(text, source, target)
         if {corpus.source, corpus.target} != {source, target}:
             raise DataError(f"{text} is in {corpus.source} and {corpus.target}, not in {source} and {target}")
+        if told is not None:
+            (name,), lines = to_evaluate(corpus.name)
+            corpus = replace(corpus, name=name)
+            told += lines
         for pair in read_pairs(corpus, columns=options.columns or ()):
             yield (pair.source, pair.target) if corpus.source == source else (pair.target, pair.source)
 

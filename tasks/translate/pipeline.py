@@ -10,9 +10,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from suite.checkpoint import Model
 from suite.data.sentences import Span, replace_spans, rewrap
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
 from suite.task import suggest
 from suite.task.results import alike, several
 from suite.tasks.translate import glossary as terms

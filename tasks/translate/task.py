@@ -21,8 +21,8 @@ from suite.wording import count
 if TYPE_CHECKING:
     import click
 
+    from suite.checkpoint import Model
     from suite.evaluation import Report
-    from suite.hub import Model
     from suite.task.kit.bulk import BulkFormat
     from suite.tasks.translate.pipeline import Translator
     from suite.training.recipe import Recipe

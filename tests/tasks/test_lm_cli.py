@@ -210,3 +210,28 @@ def test_eval_stands_beside_its_baselines(
     assert found["stride"] == 7 and set(found["results"]) == {"model", "unigram", "trigram", "xz -9"}
     lines = result(capsys, *words).splitlines()
     assert len(lines) == 5 and f"{found['results']['model']['bits_per_byte']:.4f}" in lines[1]
+
+
+def test_eval_says_which_split_of_a_data_set_it_scored(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It scored the training split, and did not say so."""
+    import datasets
+    import huggingface_hub
+
+    asked: list[str] = []
+
+    def load_dataset(name: str, configuration: str | None, split: str) -> datasets.Dataset:
+        asked.append(split)
+        found = datasets.Dataset.from_dict({"text": ["the cat sat on the mat.\n" * 30]})
+        found.save_to_disk(str(tmp_path / "kept"))
+        return datasets.load_from_disk(str(tmp_path / "kept"))
+
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(huggingface_hub.HfApi, "dataset_info", lambda *_, **__: None)
+    monkeypatch.setattr(datasets, "get_dataset_split_names", lambda *_: ["train", "validation"])
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.chdir(tmp_path)
+    assert main(["eval", "lm", "owner/name", "--model", tiny]) == 0
+    assert "owner/name: evaluated on split 'validation' (of train, validation)" in capsys.readouterr().err
+    assert set(asked) == {"validation"}

@@ -363,7 +363,7 @@ def test_without_an_output_results_go_to_standard_output(
 @pytest.mark.parametrize(
     ("name", "content", "more", "part"),
     [
-        ("a.txt", b"ab\ncaf\xe9", [], "a.txt, line 2: not UTF-8, byte 0xe9 at 3"),
+        ("a.txt", b"ab\ncaf\xe9", [], "a.txt, line 2: not UTF-8, byte 0xe9 at offset 6"),
         ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: 1 cells, where the first row has 2"),
         ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; there are id, x"),
         ("a.tsv", b"a\n", ["--column", "0"], "no column '0'"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from suite.data.packed import open_packed
+from suite.data.packed import SUFFIXES, unpack
+from suite.data.record_files import decode_lines
+from suite.data.sources import File, find
 from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
 from suite.task.kit.bulk_rows import Kind, Row, Rows, header, kind_of, read_rows, written_row
@@ -100,15 +101,14 @@ def process(
         raise ConfigError(f"{output}: records do not fit lines of text; name a .csv, .tsv or .jsonl file")
     if kind == "jsonl" and written != "jsonl":
         raise ConfigError(f"{output}: JSON objects need not have the same fields; name a .jsonl file")
-    if (source != STANDARD_INPUT and stat.S_ISFIFO(source.stat().st_mode)) or source.is_dir():
-        raise DataError(f"{source}: bulk work reads a regular file; pipe it in with --input -")
     work = _Work(answer, form, written, progress, seen)
     if source == STANDARD_INPUT:
         return _stream(work, output)
-    survey = _survey(source, kind, column, form.columns)
+    file = _one_file(source)
+    survey = _survey(file, kind, column, form.columns)
     total(survey.records)
     if output is None:
-        with _opened(source, kind, column) as rows:
+        with _opened(file, kind, column) as rows:
             work.names = survey.names(form, written)
             _write(sys.stdout, header(rows, work.names, written))
             for chunk in _chunks(rows.rows):
@@ -116,10 +116,24 @@ def process(
         return Done(records=survey.records, before=0, empty=work.empty, columns=tuple(work.names))
     about = {"input": survey.digest, "column": column, "output": written, **(settings or {})}
     about = json.loads(json.dumps(about))
-    return _to_file(work, source, output, kind, column, survey, about)
+    return _to_file(work, file, output, kind, column, survey, about)
 
 
 # ---- one pass before
+
+
+def _one_file(source: Path) -> File:
+    """The file of this name, which may be a member of a zip file.
+
+    Raises:
+        DataError: it is not there, or is a folder, a pipe or a device.
+    """
+    files = find(source)
+    if files is None:
+        raise DataError(f"{source}: no such file")
+    if len(files) != 1 or files[0].inside:
+        raise DataError(f"{source}: a folder or several files, but bulk work reads a single file")
+    return files[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +149,7 @@ class _Survey:
         return [f"predicted_{name}" if self.taken else name for name in form.columns[:count]]
 
 
-def _survey(source: Path, kind: Kind, column: str | None, columns: Sequence[str]) -> _Survey:
+def _survey(source: File, kind: Kind, column: str | None, columns: Sequence[str]) -> _Survey:
     """Read the whole input once: every row is checked, counted and hashed."""
     digest = hashlib.sha256()
     records = 0
@@ -150,31 +164,14 @@ def _survey(source: Path, kind: Kind, column: str | None, columns: Sequence[str]
                 keys.update(row.cells)
     taken = any(name in keys for name in columns)
     if taken and (twice := [name for name in columns if f"predicted_{name}" in keys]):
-        raise DataError(f"{source}: there is a column 'predicted_{twice[0]}' already; rename it or take it out")
+        raise DataError(f"{source.name}: there is a column 'predicted_{twice[0]}' already; rename it or take it out")
     return _Survey(records=records, digest=digest.hexdigest(), taken=taken)
 
 
 @contextmanager
-def _opened(source: Path, kind: Kind, column: str | None) -> Iterator[Rows]:
-    import gzip
-    import zlib
-
-    with open_packed(source) as stream:
-        try:
-            yield read_rows(_decoded(stream, str(source)), str(source), kind, column)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DataError(f"{source}: damaged ({error})") from None
-
-
-def _decoded(stream: Any, name: str) -> Iterator[str]:
-    for number, line in enumerate(stream, 1):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            byte = line[error.start]
-            raise DataError(
-                f"{name}, line {number}: not UTF-8, byte {byte:#04x} at {error.start}; convert it"
-            ) from None
+def _opened(source: File, kind: Kind, column: str | None) -> Iterator[Rows]:
+    with source.open() as stream:
+        yield read_rows(decode_lines(stream, source.name, keep_mark=True), source.name, kind, column)
 
 
 # ---- answering and writing
@@ -220,7 +217,9 @@ class _Work:
 
 def _stream(work: _Work, output: Path | None) -> Done:
     """Standard input, a line a text, answered as it comes; nothing to go on with later."""
-    rows = read_rows(_decoded(sys.stdin.buffer, "standard input"), "standard input", "txt", None)
+    name = "standard input"
+    stream = unpack(sys.stdin.buffer, name, close=False)
+    rows = read_rows(decode_lines(stream, name, keep_mark=True), name, "txt", None)
     most = 1 if sys.stdin.isatty() else ROWS
     records = 0
 
@@ -249,9 +248,9 @@ def _write(file: IO[str], text: str) -> None:
 
 
 def _to_file(
-    work: _Work, source: Path, output: Path, kind: Kind, column: str | None, survey: _Survey, about: dict[str, Any]
+    work: _Work, source: File, output: Path, kind: Kind, column: str | None, survey: _Survey, about: dict[str, Any]
 ) -> Done:
-    check_output(output, source)
+    check_output(output, Path(source.place) if source.place else None)
     place = output.resolve()  # a link stays a link
     part = place.with_name(place.name + ".part")
     journal = part.with_name(part.name + ".json")
@@ -295,7 +294,7 @@ def check_output(output: Path, source: Path | None) -> None:
     Raises:
         ConfigError: says which.
     """
-    if output.suffix in (".gz", ".bz2", ".xz", ".zst"):
+    if output.suffix in SUFFIXES:
         raise ConfigError(f"{output}: results are written as they are, not packed; leave out {output.suffix}")
     if output.is_dir():
         raise ConfigError(f"{output} is a directory; name a file to write to")
