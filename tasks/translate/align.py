@@ -1,4 +1,4 @@
-"""Which words of a source its translation's words came from, as the model's own attention has it.
+"""Word alignment of a sentence with its translation, from the model's own attention.
 
 Choices, made by counting on Tatoeba's validation pairs how often names and a few dozen everyday words met their
 translations:

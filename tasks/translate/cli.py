@@ -83,7 +83,7 @@ def run(text: tuple[str, ...], options: TranslateRunOptions, bulk: BulkOptions, 
 
 
 def _tell(result: Translation, session: Session, *, identified: bool) -> None:
-    """Say which language was taken, and what is doubtful."""
+    """Say which language was detected, and write the warnings."""
     if identified and result.source is not None:
         sure = "" if result.probability is None else f" (detected, {percent(result.probability)})"
         session.notice(f"from {result.source}{sure} to {result.target}")
@@ -117,7 +117,7 @@ def _run_bulk(
     bulk: BulkOptions,
     session: Session,
 ) -> None:
-    """Translate each record of a file; say what is doubtful as it comes, and which languages there were at the end."""
+    """Translate each record of a file; write warnings as they come, and at the end how many texts each language had."""
     from tqdm import tqdm
 
     languages: Counter[str] = Counter()

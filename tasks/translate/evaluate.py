@@ -48,54 +48,55 @@ def evaluate(
         progress: called with the number of sentences just translated.
 
     Returns:
-        a report. Its `data` says what was done (`sentences`, `beams`, `seconds` and so on), has `signatures` by metric,
-        and under `results` for "model", "copy" and "nearest training sentence" the `score`, `low` and `high` of each
-        metric: "BLEU" (sacreBLEU's own, cased), "BLEU lowercased" (Multi30k's protocol, 4-grams, no smoothing) and
-        "chrF2". `low` and `high` bound 95% of the scores of 1000 resamples of the sentences (fixed seed).
-        `lengths` is the words of all hypotheses to those of all references.
+        a report. Its `data` has counts, settings and times, `signatures` by metric, and under `results` for "model",
+        "copy" and "nearest training sentence" the `score`, `low` and `high` (95% of 1000 resamples of the sentences) of
+        "BLEU" (sacreBLEU's own, cased), "BLEU lowercased" (Multi30k's protocol, 4-grams, no smoothing) and "chrF2", and
+        `lengths`, the words of all translations to those of all references.
 
     Raises:
         ConfigError: the model does not translate in this direction.
         DataError: the data cannot be read or has no pairs, or the model has no tokenizer.
     """
-    known = Languages.from_extra(model.extra, model.name)
-    source, target = options.source, options.target
-    if (source, target) not in known.directions:
-        ways = ", ".join(f"{start} to {end}" for start, end in known.directions)
-        raise ConfigError(f"{model.name} does not translate {source} to {target}; available: {ways}")
+    known = _known(model, options)
     told: list[str] = []
     pairs = list(_oriented(data, options, told))
     whole = [pair for pair in pairs if all(pair)]
     chosen = whole[: options.limit]
     if not chosen:
         raise DataError(f"{', '.join(data)}: no pairs to evaluate on")
-    sources, references = [pair[0] for pair in chosen], [pair[1] for pair in chosen]
+    sources, references = map(list, zip(*chosen, strict=True))
     started = time.perf_counter()
-    found, cut, over = _translate(model, known, sources, options, progress)
+    found, cut, longer = _translate(model, known, sources, options, progress)
     seconds = time.perf_counter() - started
     systems = {"model": found, "copy": sources}
     if options.train:
         systems["nearest training sentence"] = nearest(sources, list(_oriented(options.train, options)))
-    results, signatures = _scores(systems, references, target)
     return _report(
         {
             "model": model.name,
-            "source": source,
-            "target": target,
+            "source": options.source,
+            "target": options.target,
             "sources": told,
             "sentences": len(chosen),
             "left_out_empty": len(pairs) - len(whole),
-            "longer_than_learnt": over,
+            "longer_than_learnt": longer,
             "cut_off": cut,
-            "beams": options.beams,
-            "length_penalty": options.length_penalty,
-            "batch": options.batch,
+            **{name: getattr(options, name) for name in ("beams", "length_penalty", "batch")},
             "seconds": seconds,
             "sentences_per_second": len(chosen) / seconds,
-            "signatures": signatures,
-            "results": results,
+            **_scores(systems, references, options.target),
         }
     )
+
+
+def _known(model: Model, options: TranslateEvalOptions) -> Languages:
+    """The model's languages; a ConfigError where it does not translate between those of the options."""
+    known = Languages.from_extra(model.extra, model.name)
+    if (options.source, options.target) not in known.directions:
+        ways = ", ".join(f"{start} to {end}" for start, end in known.directions)
+        wanted = f"{options.source} to {options.target}"
+        raise ConfigError(f"{model.name} does not translate {wanted}; available: {ways}")
+    return known
 
 
 def _report(data: Mapping[str, Any]) -> Report:
@@ -220,10 +221,8 @@ def _translate(
     return found, cut, sum(len(one.tokens) - extra > known.source_limit for one in prompts)
 
 
-def _scores(
-    systems: dict[str, list[str]], references: Sequence[str], target: str
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """By system and metric the scores, and by metric the signature."""
+def _scores(systems: dict[str, list[str]], references: Sequence[str], target: str) -> dict[str, Any]:
+    """The `signatures` by metric, and the `results` by system and metric."""
     import sacremoses
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -245,7 +244,7 @@ def _scores(
             "BLEU lowercased": f"{lowercased.get_signature()}; text {MULTI30K.format(sacremoses.__version__)}",
             "chrF2": str(characters.get_signature()),
         }
-    return results, signatures
+    return {"signatures": signatures, "results": results}
 
 
 def _score(metric: Metric, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:

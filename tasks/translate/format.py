@@ -1,4 +1,4 @@
-"""How a pair of sentences stands in one sequence: `<bos> <en> source <de> target <eos>`.
+"""How a pair of sentences is written as one sequence: `<bos> <en> source <de> target <eos>`.
 
 A language's tag says of the text after it what it is written in. The tag of the target separates the two, and it is
 the last token of the prefix, so that every position of the source knows what it is to become.

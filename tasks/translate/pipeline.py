@@ -1,7 +1,7 @@
-"""`pipeline("translate")`: texts in, translations out, with what is doubtful about them.
+"""`pipeline("translate")`: texts in, translations out, with warnings where they are doubtful.
 
 The flow: a text's language and its sentences (`plan`), those of all texts batched by length and searched (`search`),
-checks, and the sentences put back between what stood between them.
+checks, and the sentences put back where they stood.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Translator:
     def _sentence(
         self, text: str, span: Span, job: SentenceJob, note: str | None, hypotheses: list[TranslationHypothesis]
     ) -> TranslatedSentence:
-        """A sentence with its best translation, laid out as the source, and what is doubtful about it."""
+        """A sentence with its best translation, laid out as the source, and its warnings."""
         best, *others = hypotheses
         warnings = [] if note is None else [note]
         if best.finish == "length":

@@ -1,4 +1,4 @@
-"""Before the search: the language of a text, its sentences, and what is doubtful already."""
+"""Before the search: detect the language of a text, find its sentences, and collect early warnings."""
 
 from __future__ import annotations
 

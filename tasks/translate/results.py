@@ -45,7 +45,7 @@ class TranslatedSentence(Result):
         start, end: where it stands in the text, in characters.
         text: the translation, with the source's line ends.
         score, logprob, finish, tokens: see `TranslationHypothesis`.
-        warnings: what is doubtful about it, a line each.
+        warnings: why the translation is doubtful, a line each.
         alternatives: the next best hypotheses, best first; empty unless asked for.
     """
 
@@ -76,8 +76,8 @@ class Translation(Result):
         probability: of `source`, where it was identified among the model's languages; None where it was given.
         source_text, text: before and after.
         score: log-probability a token, over all sentences; 0 where there are none.
-        warnings: what is doubtful, a line each, with the sentence.
-        sentences: in order. What stands between them is in both texts the same, and so is what has no words.
+        warnings: why the translation is doubtful, a line each, with the sentence.
+        sentences: in order. Everything between them, and everything without words, is the same in both texts.
     """
 
     source: str | None

