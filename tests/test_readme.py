@@ -25,7 +25,7 @@ def test_the_demo_puts_nobody_off(
     assert main(shlex.split(line)) == 0
     out, err = capsys.readouterr()
     assert out.strip() and "unsure" not in out and "warning" not in err and "experimental" not in err
-    expected = {"next": " ?War", "translate": "Tee|station", "summarize": "Timor is an island", "classify": "Music"}
+    expected = {"next": " ?War", "translate": "Hund|station", "summarize": "Timor is an island", "classify": "Music"}
     command = next(word for word in shlex.split(line) if word != "run")
     assert re.search(expected[command], out.splitlines()[0])
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from suite.cli.options import prompt_text
+from suite.cli.options import check_is_text, prompt_text
 from suite.cli.session import Session, session
 from suite.cli.settings import setting, takes
 from suite.cli.show import write
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from suite.evaluation import Report
     from suite.task.contract import Task
     from suite.task.kit.bulk import Done
+    from suite.task.kit.bulk_rows import Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,6 +142,8 @@ def texts(inputs: tuple[str, ...], file: str | None, *, quiet: bool = False, who
     if len(inputs) > 1:
         if file is not None:
             raise click.UsageError("give the text as an argument or with --file, not both")
+        for one in inputs:
+            check_is_text(one, quiet=quiet)
         return list(inputs)
     if not inputs and file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("there is no input: give a TEXT, --file, --input, or pipe one in")
@@ -147,7 +151,14 @@ def texts(inputs: tuple[str, ...], file: str | None, *, quiet: bool = False, who
 
 
 def run_bulk(
-    task: Task[Any, Any, Any], pipeline: Any, answer: Any, bulk: BulkOptions, session: Session, settings: dict[str, Any]
+    task: Task[Any, Any, Any],
+    pipeline: Any,
+    answer: Any,
+    bulk: BulkOptions,
+    session: Session,
+    settings: dict[str, Any],
+    *,
+    seen: Callable[[Row, Any], object] = lambda row, result: None,
 ) -> Done:
     """Answer every record of a file; see `suite.task.kit.bulk.process`.
 
@@ -158,21 +169,41 @@ def run_bulk(
         bulk: the files.
         session: of the command.
         settings: what else decides the results, plain JSON.
+        seen: called with each new row and its result.
+
+    Raises:
+        KeyboardInterrupt: somebody stopped it; the message says how to resume.
     """
-    from suite.task.kit.bulk import process
+    from suite.task.kit.bulk import STANDARD_INPUT, process
 
     assert bulk.source is not None
     settings = {"task": task.name, "model": session.model, "revision": session.revision, **settings}
+    answered = 0
     with session.progress(desc=task.name, unit="records") as bar:
-        done = process(
-            bulk.source,
-            bulk.output,
-            answer,
-            task.bulk_format(pipeline),
-            column=bulk.column,
-            settings=settings | {"quantize": session.quantize},
-            progress=bar.update,
-        )
+
+        def progress(records: int) -> None:
+            nonlocal answered
+            answered += records
+            bar.update(records)
+
+        try:
+            done = process(
+                bulk.source,
+                bulk.output,
+                answer,
+                task.bulk_format(pipeline),
+                column=bulk.column,
+                settings=settings | {"quantize": session.quantize},
+                progress=progress,
+                seen=seen,
+                total=lambda records: setattr(bar, "total", records),
+            )
+        except KeyboardInterrupt:
+            if bulk.output is None or bulk.source == STANDARD_INPUT:
+                raise
+            raise KeyboardInterrupt(
+                f"{count(answered, 'record')} done; give the same command again to resume"
+            ) from None
     before = f", {done.before:,} of them before" if done.before else ""
     session.notice(f"{count(done.records, 'record')}{before}: {bulk.output or 'standard output'}")
     return done
