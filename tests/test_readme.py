@@ -1,18 +1,16 @@
-"""What a newcomer sees first: `make demo`, and the commands of README.md."""
+"""What a newcomer sees first: `make demo`. The commands of README.md are tested in test_docs.py."""
 
 import re
 import shlex
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
-from suite.cli.main import cli, main
+from suite.cli.main import main
 
 ROOT = Path(__file__).parents[1]
 DEMO = re.findall(r"^\t\$\(BIN\)/suite (.+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-README = re.findall(r"^    suite (.+)", (ROOT / "README.md").read_text(), re.MULTILINE)
 
 
 @pytest.mark.parametrize("line", DEMO)
@@ -28,16 +26,3 @@ def test_the_demo_puts_nobody_off(
     expected = {"next": " ?War", "translate": "Hund|station", "summarize": "Timor is an island", "classify": "Music"}
     command = next(word for word in shlex.split(line) if word != "run")
     assert re.search(expected[command], out.splitlines()[0])
-
-
-@pytest.mark.parametrize("line", README)
-def test_the_commands_of_the_readme_are_commands(line: str) -> None:
-    """Each of their options is there."""
-    words = shlex.split(line, comments=True)
-    command: click.Command = cli
-    context = click.Context(command)
-    while isinstance(command, click.Group) and words:
-        found = command.get_command(context, words.pop(0))
-        assert found is not None
-        command = found
-    command.make_context("suite", words)
