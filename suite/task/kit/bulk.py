@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -39,6 +40,8 @@ class BulkFormat:
         empty: values for a record without text, which is not answered (none: null for each).
         in_tables: how many of the columns are added to a table, where JSON objects get all.
         line: from a text and its result to a line of a .txt file.
+        flat: whether, in the cells of a .tsv file, spaces stand for tabs and line ends, which do not fit there; else
+            such a value is an error.
     """
 
     columns: Sequence[str] = ("result",)
@@ -46,6 +49,7 @@ class BulkFormat:
     empty: Sequence[Any] = ()
     in_tables: int | None = None
     line: Callable[[str, Any], str] = lambda text, result: " ".join(result.text.splitlines())
+    flat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,6 +214,8 @@ class _Work:
                 continue
             empty = self.form.empty or [None] * len(self.names)
             values = (empty if result is None else self.form.values(result))[: len(self.names)]
+            if self.form.flat and self.written == "tsv":
+                values = [" ".join(re.split(r"[\t\r\n]+", one)) if isinstance(one, str) else one for one in values]
             lines.append(written_row(rows, row, self.names, values, self.written))
         self.progress(len(chunk))
         return "".join(lines)
