@@ -11,7 +11,7 @@ import click
 from suite.cli.session import Session, session
 from suite.cli.settings import takes
 from suite.cli.show import percent, table, write
-from suite.task.kit.commands import BulkOptions, run_bulk, show_report, texts
+from suite.task.kit.commands import BulkOptions, ReportOptions, check_format, run_bulk, show_report, texts
 from suite.tasks.translate.options import TranslateEvalOptions, TranslateRunOptions
 from suite.tasks.translate.task import TranslateTask
 from suite.wording import count
@@ -159,18 +159,19 @@ def _run_bulk(
 @click.command("translate")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @takes(TranslateEvalOptions)
-@click.option("--markdown", is_flag=True, help="Write the report as Markdown.")
+@takes(ReportOptions, "shown")
 @session("translate")
-def evaluate(data: tuple[str, ...], options: TranslateEvalOptions, markdown: bool, session: Session) -> None:
+def evaluate(data: tuple[str, ...], options: TranslateEvalOptions, shown: ReportOptions, session: Session) -> None:
     """Measure how well a model translates: BLEU and chrF, with intervals.
 
     DATA is sentence pairs: a .tsv, a .jsonl, two text files with a comma between them, or the name of a data set;
     en-de=FILE says which languages its two columns are in. The model is compared with the untranslated source and, with
     --train, with the translation of the nearest training sentence.
     """
+    check_format(session, shown.markdown)
     from suite.tasks.translate import evaluate as evaluation
 
     model = session.load()
     with session.progress(desc="translating", unit="sentences", total=options.limit) as bar:
         report = evaluation.evaluate(model, data, options, progress=bar.update)
-    show_report(report, session, markdown=markdown)
+    show_report(report, session, markdown=shown.markdown)

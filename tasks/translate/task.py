@@ -185,6 +185,7 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
             empty=("", None, 0.0, []),
             in_tables=1,
             line=lambda text, result: str(result.text),  # what may end a line elsewhere, such as \x85, is kept
+            flat=True,
         )
 
 

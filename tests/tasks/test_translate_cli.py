@@ -203,6 +203,14 @@ def test_a_table_gets_one_more_column(words: str, tmp_path: Path, capsys: pytest
     assert (tmp_path / "named.tsv").read_text() == "id\tsatz\ttranslation\n1\tHaus.\thouse.\n"
 
 
+def test_a_line_end_within_a_cell_stops_no_table(words: str, tmp_path: Path) -> None:
+    """It is in the translation, too, which does not fit a .tsv: the work ended there, on every run again."""
+    source, output = tmp_path / "in.tsv", tmp_path / "out.tsv"
+    source.write_bytes(b"Hund.\rKatze.\tx\nHaus.\ty\n")
+    assert main(bulk_command(words, source, output)) == 0
+    assert output.read_bytes() == b"Hund.\rKatze.\tx\tdog. cat.\nHaus.\ty\thouse.\n"
+
+
 def test_csv_is_a_table_too(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It was taken for a text a line: header, quotes and other columns were translated with it."""
     source, output = tmp_path / "in.csv", tmp_path / "out.csv"
