@@ -36,7 +36,7 @@ def from_table(cls: type[T], table: Mapping[str, Any], where: str, prefix: str =
     Example:
         >>> from suite.training.recipe import ScheduleConfig
         >>> from_table(ScheduleConfig, {"kind": "linear", "warmup": 10}, "recipe.toml").warmup
-        10
+        10.0
     """
     check_keys(table, field_names(cls), where, prefix)
     hints = typing.get_type_hints(cls)

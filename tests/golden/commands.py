@@ -36,6 +36,8 @@ suite run lm "The war began" -n 12 --beams 3 --samples 2 --json
 suite run lm -n 12 --seed 4
 suite run lm "The city is" -n 40 --seed 2 --stop . --no-repeat-ngram 2
 The king | suite run lm - -n 10 -t 0 -q
+suite run lm --input subjects.jsonl --output continued.jsonl -n 8 --seed 1 > continued.jsonl
+suite run lm --input subjects.tsv --column subject -n 6 -t 0
 suite run translate "Guten Morgen, wie geht es dir?" --to en
 suite run translate "The dog sleeps." --from en --to de --align
 suite run translate "The dog sleeps." "Where is the station?" --from en --to fr --beams 1 --json
@@ -44,6 +46,7 @@ suite run translate "Der Hund schläft." --from de --to en --prefix The --json -
 suite run translate "The dog sleeps." --from en --to de --glossary glossary.tsv
 - Guten Morgen.\n\n- Ich bin müde. Wo ist der Bahnhof?\n | suite run translate --from de --to en
 suite run translate --input german.txt --output out.txt --from de --to en --beams 2 > out.txt
+suite run translate --input german.txt --to en --beams 1
 suite run translate --input german.tsv --column 2 --output out.tsv --from de --to en --beams 2 > out.tsv
 suite run translate --input named.tsv --column text --output named.out.tsv --to en --beams 1 > named.out.tsv
 suite run translate --input german.csv --column text --output out.csv --from de --to en --beams 1 > out.csv
@@ -53,6 +56,7 @@ suite run summarize article.txt --style write --json
 suite run summarize page.html granite.wiki tea.md --sentences 2 --show-source
 suite run summarize tea.md --title "Tea in Europe" --sentences 1 --json
 The hall was built in 1820. It has a roof of lead. The roof was mended in 1950. Visitors are welcome. | suite run summarize --sentences 1
+suite run summarize --input subjects.jsonl --output summaries.jsonl --sentences 1 > summaries.jsonl
 suite run classify "The violin has four strings, tuned in fifths."
 suite run classify "A prime number has exactly two divisors." "The river flows north." --top-k 2
 suite run classify "The king was crowned in 1066." --json --threshold 0.3
@@ -70,6 +74,7 @@ suite run music --melody tune-2.mid --seconds 4 --seed 1 -o song.mid > song.mid
 suite run music --primer tune-1.mid --gap 3:5 --seed 2 -o mended.mid -q > mended.mid
 suite eval lm notes.txt --length 128
 suite eval lm articles.jsonl --column lead --train notes.txt --length 128 --json
+suite eval lm articles.jsonl --column lead --limit 5 --length 64 --markdown
 suite eval translate en-de=few-de.tsv --source en --target de --train en-de=en-de.tsv --beams 2
 suite eval translate en-de=few-de.tsv --source de --target en --beams 1 --json
 suite eval summarize articles.jsonl --limit 3 --words 30
@@ -101,6 +106,8 @@ suite run lm a --temperature -1
 suite run lm a --top-p 2
 suite run lm a --beams 2 --seed 1
 suite run lm a -n none
+suite run lm a --input subjects.jsonl --output bad.jsonl
+suite run lm --input subjects.csv --column nothing --output bad.csv
 suite run translate "Guten Morgen" --to xx
 suite run translate "Guten Morgen" --from de --to fr
 suite run translate "Good morning" --from en
@@ -110,11 +117,12 @@ suite run translate --input german.tsv --column 9 --output bad.tsv --to en
 suite run translate --input german.jsonl --output bad.jsonl --to en
 suite run translate --input cut.jsonl --output bad.jsonl --to en
 suite run translate --input page.html --output bad.html --to en
-suite run translate --input german.txt --to en
 suite run translate a --to en --glossary german.txt
+suite run translate --input german.txt --output bad.txt --to en --json
 suite run summarize no-such-file.txt
 suite run summarize empty.txt
 suite run summarize tune-0.mid
+suite run summarize --input cut.jsonl --output bad.jsonl
 suite run classify ""
 suite run classify a --threshold 2
 suite run classify a --model lm
@@ -158,7 +166,7 @@ TOY = (
 # what differs from run to run or follows a library's version, and what stands for it
 VARYING = [
     (re.compile(r"[\d,.]+ tok/s  eta [\d:]+"), "SPEED"),
-    (re.compile(r"\b[\d,.]+ s \([\d,.]+ a second\)"), "SECONDS"),
+    (re.compile(r"\b[\d,.]+ s \([\d,.]+ per second\)"), "SECONDS"),
     (re.compile(r"(?<=; )[\d.]+ s$", re.MULTILINE), "SECONDS"),  # of music
     (re.compile(r'("seconds": )[\d.]+(, "sentences_per_second": )[\d.]+'), r"\1null\2null"),
     (re.compile(r'("bytes": )\d+(?=, "storage")'), r"\1null"),  # of a model's directory, with its README.md

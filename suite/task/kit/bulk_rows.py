@@ -6,6 +6,7 @@ Kinds: "txt" (a text a line), "csv", "tsv" and "jsonl", told by the file's suffi
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -239,12 +240,22 @@ def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any
     if written == "jsonl":
         names = rows.names or ([_TEXT] if rows.kind == "txt" else [str(place + 1) for place in range(len(row.cells))])
         record = row.cells if isinstance(row.cells, dict) else dict(zip(names, row.cells, strict=True))
-        return json.dumps({**record, **dict(zip(added, values, strict=True))}, ensure_ascii=False) + "\n"
+        results = dict(zip(added, map(_json_value, values), strict=True))
+        return json.dumps({**record, **results}, ensure_ascii=False, allow_nan=False) + "\n"
     cells = [_cell(value) for value in values]
     delimiter = rows.delimiter if rows.kind == written else "," if written == "csv" else "\t"
     if written == rows.kind:
         return f"{row.raw}{delimiter}{_join(cells, written, delimiter)}{row.end}"
     return _join([*map(str, row.cells), *cells], written, delimiter) + "\n"
+
+
+def _json_value(value: Any) -> Any:
+    """The value with None for what JSON cannot say: NaN and infinities."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _json_value(one) for name, one in value.items()}
+    return [_json_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _cell(value: Any) -> str:
