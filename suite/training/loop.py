@@ -271,8 +271,8 @@ class Trainer:
             return
         # a forward pass alone is a third of a step's work
         validations = (run.steps - 1) // run.valid_every + 1 - step // run.valid_every if self.valid else 0
-        tokens = self.ranks.world * sum(batch.real for batch in self.valid)
-        expected = left * speed.seconds_per_step + validations * tokens / 3 / speed.tokens_per_second
+        validated = self.ranks.world * sum(batch.real for batch in self.valid)
+        expected = left * speed.seconds_per_step + validations * validated / 3 / speed.tokens_per_second
         self.reporter.say(forecast(expected, left, speed.tokens_per_second, early=run.patience > 0))
         if expected > 60 * ADVICE_MINUTES:
             based = bool(self.recipe.base)

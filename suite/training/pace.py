@@ -9,7 +9,7 @@ FORECAST_STEPS, FORECAST_SECONDS = 10, 30.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Speed:
+class StepSpeed:
     """Seconds a step, and tokens a second."""
 
     seconds_per_step: float
@@ -31,7 +31,7 @@ class Pace:
         self._tokens = tokens
         self._steps: list[tuple[float, int]] = []  # seconds and tokens of each
 
-    def add(self, seconds: float, tokens: int) -> Speed | None:
+    def add(self, seconds: float, tokens: int) -> StepSpeed | None:
         """The speed, once enough steps were measured.
 
         Args:
@@ -47,4 +47,4 @@ class Pace:
         taken, read = sum(taken for taken, _ in steady), sum(tokens for _, tokens in steady)
         if not taken or not read:
             return None
-        return Speed(seconds_per_step=taken / len(steady), tokens_per_second=read / taken)
+        return StepSpeed(seconds_per_step=taken / len(steady), tokens_per_second=read / taken)
