@@ -13,7 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from suite.data.labelled import KNOWN
+from suite.data.label_columns import KNOWN
 from suite.data.packed import unpacked_suffix
 from suite.data.record_files import check_surrogates, parse_json
 from suite.data.separated import SAMPLE, find_delimiter, split_rows, tab_fields
