@@ -17,7 +17,7 @@ import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +35,7 @@ from suite.wording import count
 SUFFIXES = (".mid", ".midi", ".kar")
 # ASAP keeps performances of one piece in another folder where they leave out repeats
 REPEATS = re.compile(r"(_no(_first|_\d+)?)?_repeat$")
+LAST = 0.1  # share of the notes of a single piece that is held out at least
 FORMAT = 2  # of what is kept; a higher one reads the files again
 COLUMNS = {"pitch": np.uint8, "velocity": np.uint8, "start": np.float64, "end": np.float64}
 
@@ -118,27 +119,67 @@ def read_recordings(
 def split_by_piece(recordings: Sequence[Recording], held_out: float) -> tuple[list[Recording], list[Recording]]:
     """Recordings to train on, and those held out: by the collection's own split, or else by a hash of the piece.
 
+    Of two pieces or more at least one is held out, and never all. Of a single piece the end is.
+
     Args:
         recordings: to split.
-        held_out: share of the pieces to hold out, about, where the collection has no split.
+        held_out: share of the pieces to hold out, about, where the collection has no split; 0 holds out none but those
+            that it names.
 
     Returns:
         training and validation recordings; a collection's own test recordings are in neither.
     """
+    free = dict.fromkeys(one.piece for one in recordings if one.split != "test")
+    named = {one.piece for one in recordings if one.split == "validation"}
+    open_to_training = sorted((piece for piece in free if piece not in named), key=place_of)
+    held = {one.piece for one in recordings if not one.split and place_of(one.piece) < held_out}
+    if held_out and open_to_training and not named and not held:
+        held = set(open_to_training[:1])
+    if (named or len(open_to_training) > 1) and open_to_training and held.issuperset(open_to_training):
+        held.remove(open_to_training[-1])
     train: list[Recording] = []
     valid: list[Recording] = []
     for recording in recordings:
-        if recording.split:
-            {"train": train, "validation": valid}.get(recording.split, []).append(recording)
-        else:
-            (valid if is_held_out(recording.piece, held_out) else train).append(recording)
+        if recording.split == "validation" or (recording.piece in held and recording.split != "test"):
+            valid.append(recording)
+        elif recording.split != "test":
+            train.append(recording)
+    if len(free) == 1 and not named and held_out:
+        halves = [divided(one, max(held_out, LAST)) for one in valid]
+        train, valid = ([half[place] for half in halves if half is not None] for place in (0, 1))
     return train, valid
 
 
-def is_held_out(piece: str, share: float) -> bool:
-    """Whether a piece is among the share held out; decided by its name alone, whatever else there is."""
+def place_of(piece: str) -> float:
+    """A number in [0, 1) from a hash of a piece's name: it is held out where that is below the share, whatever else
+    there is."""
     digest = hashlib.blake2b(f"/{piece}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) < share * 2**64
+    return int.from_bytes(digest) / 2**64
+
+
+def divided(recording: Recording, share: float) -> tuple[Recording, Recording] | None:
+    """A recording without its end, and that end, whose time counts from its first note; None where it is one chord.
+
+    Args:
+        recording: to divide between two notes that are not struck together; notes that still sound end there.
+        share: of the notes that are in the end, about.
+    """
+    music = recording.performance
+    places = np.flatnonzero(np.diff(music.start) > ONE_STROKE) + 1
+    if not len(places):
+        return None
+    place = int(places[np.abs(places - (1 - share) * len(music)).argmin()])
+    time = float(music.start[place])
+    ends = np.minimum(music.end, time)
+    pedal = tuple(change for change in music.pedal if change.time < time)
+    first = Performance(music.pitch[:place], music.velocity[:place], music.start[:place], ends[:place], pedal)
+    starts = music.start[place:] - time
+    changes = [Pedal(max(0.0, change.time - time), change.down) for change in music.pedal]
+    last = Performance(music.pitch[place:], music.velocity[place:], starts, music.end[place:] - time, tuple(changes))
+    return (
+        replace(recording, performance=first, melody=recording.melody[:place]),
+        replace(recording, performance=last, melody=recording.melody[place:]),
+    )
 
 
 # ---- finding files

@@ -150,7 +150,9 @@ def _open(folder: Path) -> TokenDocuments:
 
 
 def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -> tuple[TokenDocuments, TokenDocuments]:
-    """Hold out a share of the documents, drawn by seed; where there are too few for it, the tail of each.
+    """Hold out a share of the documents, drawn by seed; of a single document, its end.
+
+    Where the share is less than one document, that whose tokens are nearest to the share of all is held out.
 
     Args:
         fraction: share to hold out, 0 to 1.
@@ -162,13 +164,20 @@ def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -
         raise DataError(f"a held-out share of {fraction} is not between 0 and 1")
     offsets = documents.offsets
     count = int(len(documents) * fraction)
-    if count:
+    if len(documents) > 1:
         held = np.zeros(len(documents), dtype=bool)
-        held[np.random.default_rng(seed).permutation(len(documents))[:count]] = True
+        if count:
+            held[np.random.default_rng(seed).permutation(len(documents))[:count]] = True
+        else:
+            sizes = offsets[:, 1] - offsets[:, 0]
+            away = np.abs(sizes - fraction * sizes.sum())
+            held[np.where(sizes > 1, away, np.inf).argmin()] = True  # one token alone predicts nothing
         parts = offsets[~held], offsets[held]
     else:
         starts, stops = offsets.T
-        cuts = stops - np.ceil((stops - starts) * fraction).astype(np.int64)
+        tokens = stops - starts
+        ends = np.maximum(np.ceil(tokens * fraction), 2)  # the first token of an end predicts, and is not predicted
+        cuts = stops - np.minimum(ends, np.maximum(tokens - 1, 1)).astype(np.int64)
         parts = np.stack([starts, cuts], axis=1), np.stack([cuts, stops], axis=1)
     train, held_out = (TokenDocuments(memory=documents.memory, offsets=part, widths=documents.widths) for part in parts)
     return train, held_out

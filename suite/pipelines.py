@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from suite.hub import Model, load
+from suite.checkpoint import Model, load
 from suite.task import find_task
 
 

@@ -26,7 +26,7 @@ from suite.errors import DataError
 from suite.wording import count
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint import Model
     from suite.tasks.classify.pipeline import Classified, Classifier, Explanation
     from suite.tasks.classify.zero_shot import ZeroShot
 
@@ -192,7 +192,7 @@ def _loader(model: str, labels: str | None, revision: str | None, device: str, q
     if labels is not None and click.get_current_context().get_parameter_source("model") is ParameterSource.DEFAULT:
         model = "lm"
     if quantize is None:  # as it is, with weights that gradients reach
-        from suite.hub import load
+        from suite.checkpoint import load
 
         return load(model, revision=revision, device=device)
     return load_model(model, revision, device, quantize)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from suite.checkpoint import Model
 from suite.data.hub import to_evaluate
 from suite.data.labelled import Labelled, check_classes, read_labelled
 from suite.errors import DataError
-from suite.hub import Model
 from suite.task import suggest
 from suite.tasks.classify import baseline, metrics
 from suite.tasks.classify.baseline import truth_of

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from suite.checkpoint import Model, load
 from suite.data.labelled import Labelled, check_classes, label_text, stratified_split
 from suite.data.record_files import check_surrogates
 from suite.errors import ConfigError, DataError
-from suite.hub import Model, load
 from suite.model.heads import Headed, pool_last
 from suite.tasks.classify.codec import Codec, Text
 from suite.tasks.classify.metrics import fit_mixture

@@ -16,8 +16,8 @@ from suite.task import PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
+    from suite.checkpoint import Model
     from suite.data.labelled import Labelled, LabelledData
-    from suite.hub import Model
     from suite.model.heads import Headed
     from suite.tasks.classify.pipeline import Classifier
     from suite.tasks.classify.zero_shot import ZeroShot
@@ -221,7 +221,7 @@ class Classification(PackagedTask):
 
     def _tokenizer(self, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
         """The tokenizer, and how many tokens the model reads at most."""
-        from suite.hub import vocabulary
+        from suite.checkpoint import vocabulary
         from suite.text.tokenizer import Tokenizer
         from suite.training.recipe import from_table
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from suite.checkpoint import Model
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling.score import continuation_logprobs
 from suite.tasks.classify.codec import Text, cut
 from suite.tasks.classify.pipeline import BATCH_TOKENS, Classified, Progress, as_texts, classified

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.checkpoint import Model
 from suite.data.hub import to_evaluate
 from suite.data.text import TokenDocuments, tokenize_corpus
 from suite.errors import DataError
 from suite.evaluation import NGrams, token_losses, xz_bits_per_byte
-from suite.hub import Model
 from suite.training.fit import cache_directory
 
 

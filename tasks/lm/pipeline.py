@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
+from suite.checkpoint import Model
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling import Sampling, Step, beam_search, generate, stream, with_settings
 from suite.sampling.rules import exact
 from suite.text.tokenizer import Tokenizer

@@ -14,7 +14,7 @@ from suite.task import PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint import Model
     from suite.tasks.lm.pipeline import Writer
     from suite.text.tokenizer import Tokenizer
     from suite.training.recipe import Recipe
@@ -77,8 +77,8 @@ class LanguageModelling(PackagedTask):
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Tokenise the recipe's text and cut it into windows of the model's context."""
+        from suite.checkpoint import vocabulary
         from suite.data.text import PackedDocuments, split_documents, tokenize_corpus
-        from suite.hub import vocabulary
         from suite.training.batches import Example, PackedSource
         from suite.training.recipe import from_table
 

@@ -288,6 +288,13 @@ def named(path: str, suffix: str) -> Path:
     help="Number of samples to compare with DATA.  [default: 0]",
 )
 @click.option(
+    "--takes",
+    type=click.IntRange(min=0),
+    default=0,
+    metavar="N",
+    help="Number of takes of each kind of generation whose notes are counted.  [default: 0]",
+)
+@click.option(
     "--seconds", type=float, default=30.0, metavar="S", help="Length of each sample in seconds.  [default: 30]"
 )
 @click.option(

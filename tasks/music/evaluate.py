@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.checkpoint import Model
 from suite.cli.show import percent, table
 from suite.data.events import LONGEST_SHIFT, RATE
 from suite.data.hub import to_evaluate
@@ -19,10 +20,10 @@ from suite.data.performance import Performance
 from suite.data.recordings import Recording, read_recordings, split_by_piece
 from suite.errors import ConfigError, DataError
 from suite.evaluation import NGrams, token_losses
-from suite.hub import Model
-from suite.tasks.music import metrics
+from suite.tasks.music import metrics, pipeline
 from suite.tasks.music.format import Format
 from suite.tasks.music.task import report
+from suite.tasks.music.texture import texture_lines, textures
 from suite.training.fit import cache_directory
 from suite.wording import count
 
@@ -40,6 +41,7 @@ def evaluate(
     stride: int | None = None,
     length: int | None = None,
     samples: int = 0,
+    takes: int = 0,
     seconds: float = 30.0,
     seed: int = 0,
     limit: int = 0,
@@ -69,7 +71,9 @@ def evaluate(
             `length - stride` tokens before it, where its recording has them.
         length: tokens in a window (None: the model's context).
         samples: how many to draw and to compare; 0 for none.
-        seconds: length of each.
+        takes: how many of each kind (alone, after a primer, under a melody, in a gap) to count notes in, beside the
+            recordings; 0 for none.
+        seconds: length of each sample or take.
         seed: of the samples.
         limit: score so many recordings, evenly spread; 0 for all. Samples are compared with all.
         cache: for the notes of the recordings (None: the user's cache).
@@ -80,15 +84,16 @@ def evaluate(
         `stride`, `ngrams_counted_on`, `lost` (lines on damaged files); under `results` for each of "model", "uniform",
         "unigram", "bigram" and "trigram" its `nats_per_token`, their 95 % `interval` by drawing pieces again, each
         with all its recordings (None for a single one), `nats_per_note` and `nats_per_second`; and under `samples`,
-        where any were drawn, what `compare` returns.
+        where any were drawn, what `compare` returns; under `textures`, where takes were asked for, what
+        `suite.tasks.music.texture.textures` returns, with `texture_seconds`.
 
     Raises:
         CheckpointError: the model is no music model.
         ConfigError: a number is out of its range.
         DataError: the recordings cannot be read, nothing is held out, or none is long enough to compare with.
     """
-    if not 0 <= held_out < 1 or min(samples, limit) < 0 or not seconds > 0:
-        raise ConfigError("held_out must be in [0, 1), samples and limit not negative, and seconds above 0")
+    if not 0 <= held_out < 1 or min(samples, takes, limit) < 0 or not seconds > 0:
+        raise ConfigError("held_out must be in [0, 1), samples, takes and limit not negative, and seconds above 0")
     format = Format.from_dict(model.extra, model.name)
     cache = cache or cache_directory()
     mode: Literal["keep", "fold"] = "keep" if format.pedal else "fold"
@@ -116,6 +121,7 @@ def evaluate(
     lessons = [_stream(one.performance, format) for one in known]
     # first, because it may fail
     compared = compare(model, format, music, known, lessons or streams, samples, seconds, seed) if samples else None
+    textured = textures(pipeline.Player(model), music, takes, seconds, seed) if takes else None
     bos = format.special("<bos>")
     sums = []
     for stream in streams:
@@ -151,6 +157,8 @@ def evaluate(
             for name, each in nats.items()
         },
         "samples": compared,
+        "textures": textured,
+        "texture_seconds": seconds if takes else None,
     }
 
 
@@ -214,8 +222,6 @@ def compare(
     Raises:
         DataError: no music is long enough.
     """
-    from suite.tasks.music.pipeline import Player
-
     long = [one for one in music if one.performance.duration >= seconds]
     if not long:
         raise DataError(f"no recording lasts {seconds:g} seconds; compare shorter samples")
@@ -227,7 +233,7 @@ def compare(
         for side in (half, ~half)
     )
     contenders = {
-        "model": Player(model).takes(count, seconds=seconds, seed=seed),
+        "model": pipeline.Player(model).takes(count, seconds=seconds, seed=seed),
         **({"other pieces": others} if others else {}),
         "unigram": _unigram_samples(lessons, format, count, seconds, seed),
     }
@@ -293,6 +299,8 @@ def lines(found: Mapping[str, Any]) -> list[str]:
         each = (f"{figures[f'nats_per_{unit}']:.3f}" for unit in ("token", "note", "second"))
         rows.append([_title(name, found), *each, interval])
     shown += table(rows, "lrrrr", ["", "nats/token", "nats/note", "nats/second", "95 % interval of nats/token"])
+    if found["textures"] is not None:
+        shown += ["", *texture_lines(found["textures"], found["texture_seconds"])]
     samples = found["samples"]
     if samples is None:
         return shown

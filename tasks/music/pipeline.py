@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from suite.checkpoint import Model
 from suite.data.events import RATE, steps
 from suite.data.performance import Performance
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling import Sampling, stream, with_settings
+from suite.tasks.music.bounds import Bounds
 from suite.tasks.music.examples import cut, part
 from suite.tasks.music.format import Format
 from suite.tasks.music.grammar import MusicGrammar
@@ -26,6 +28,23 @@ MOST_EVENTS = 40  # at one step: the grammar's strokes, with a velocity and an e
 SEEDS = 1_000_003  # so that no two takes of small seeds share one
 
 Progress = Callable[[float], object]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How one call draws its takes.
+
+    Attributes:
+        seed: of the first take.
+        sampling: the settings.
+        bounds: of density, keys sounding and lengths of notes.
+        progress: called with each few seconds of music just made.
+    """
+
+    seed: int
+    sampling: Sampling
+    bounds: Bounds
+    progress: Progress | None
 
 
 class Player:
@@ -48,6 +67,7 @@ class Player:
     def __init__(self, model: Model, **settings: Any) -> None:
         self.model = model
         self.format = Format.from_dict(model.extra, model.name)
+        self.bounds = Bounds.from_dict(model.extra, model.name)
         self.sampling = with_settings(DEFAULT, settings)
 
     def __call__(self, **options: Any) -> Performance:
@@ -80,7 +100,8 @@ class Player:
             melody: to accompany; the result has each of its notes, as they were played.
             ending: to arrive at, `seconds` after the primer's end: the result has both, and what fills the gap.
             seed: the same seed, model and arguments give the same takes.
-            density: odds of a note against time passing, relative to the model's: above 1 gives more notes.
+            density: odds of a note against time passing, relative to the model's: above 1 gives more notes, and
+                allows as many times more of them at once.
             transpose: semitones by which what is given is moved first, or where nothing is, the result.
             tempo: how many times faster what is given is played first, or where nothing is, the result.
             may_end: whether a take is over where the model ends it, in a silence, before so many seconds.
@@ -101,21 +122,21 @@ class Player:
             None if one is None else moved(one, name, transpose, tempo)
             for name, one in (("primer", primer), ("melody", melody), ("ending", ending))
         )
-        sampling = self._sampling(density, settings)
+        draw = Draw(seed, self._sampling(density, settings), self.bounds.denser(density), progress)
         length = seconds if seconds is not None else default_seconds(melody, may_end)
         if melody is not None:
             melody = melody.without_unisons().between(0.0, length)
-            found = self._accompany(count, melody, length, seed, sampling, progress)
+            found = self._accompany(count, melody, length, draw)
             return found if only_new else [melody.joined(take) for take in found]
         if ending is not None:
             begun = primer if primer is not None else nothing()
-            found = self._fill(count, begun, ending, length, seed, sampling, progress)
+            found = self._fill(count, begun, ending, length, draw)
             last = ending.shifted(begun.duration + length - float(ending.start[0]))
             return [take.shifted(-begun.duration) if only_new else begun.joined(take, last) for take in found]
         if primer is not None:
-            found = self._go_on(count, primer, length, seed, sampling, progress, may_end)
+            found = self._go_on(count, primer, length, draw, may_end)
             return found if only_new else [primer.joined(take.shifted(primer.duration)) for take in found]
-        found = self._go_on(count, nothing(), length * tempo, seed, sampling, progress, may_end)
+        found = self._go_on(count, nothing(), length * tempo, draw, may_end)
         faster = [tempo if may_end else take.duration / length for take in found]  # the length is kept exactly
         return [
             moved(take, "take", transpose, factor) if len(take) else take
@@ -151,41 +172,25 @@ class Player:
         before, after = part(performance, starts < start), part(performance, starts >= end)
         until = float(after.start[0])
         reached = cut(before, start)
-        sampling = self._sampling(density, settings)
-        middles = self._fill(count, reached, after, until - reached.duration, seed, sampling, progress)
+        draw = Draw(seed, self._sampling(density, settings), self.bounds.denser(density), progress)
+        middles = self._fill(count, reached, after, until - reached.duration, draw)
         if only_new:
             return [middle.shifted(-reached.duration) for middle in middles]
         return [before.joined(middle, after) for middle in middles]
 
     # ---- one part each
 
-    def _go_on(
-        self,
-        count: int,
-        primer: Performance,
-        seconds: float,
-        seed: int,
-        sampling: Sampling,
-        progress: Progress | None,
-        may_end: bool,
-    ) -> list[Performance]:
+    def _go_on(self, count: int, primer: Performance, seconds: float, draw: Draw, may_end: bool) -> list[Performance]:
         """New music after a primer; its time counts from the primer's end."""
         started = part(primer, slice(0, None))  # without the silence before it
         prompt = self.format.piece(started)[-self.model.config.context :]
         elapsed = self.format.elapsed(prompt)
-        grammar = self._grammar(limit=elapsed + round(seconds * RATE), may_end=may_end)
-        found = self._generate([prompt] * count, grammar, seed, sampling, progress)
+        grammar = self._grammar(draw, limit=elapsed + round(seconds * RATE), may_end=may_end)
+        found = self._generate([prompt] * count, grammar, draw)
         return [take.shifted(-elapsed / RATE) for take in found]
 
     def _fill(
-        self,
-        count: int,
-        before: Performance,
-        after: Performance,
-        seconds: float,
-        seed: int,
-        sampling: Sampling,
-        progress: Progress | None,
+        self, count: int, before: Performance, after: Performance, seconds: float, draw: Draw
     ) -> list[Performance]:
         """What fills a gap of so many seconds; times are those of `before`."""
         room = int(self.model.config.context * SIDE_SHARE)
@@ -193,13 +198,11 @@ class Player:
         gap = round(seconds * RATE)
         prompt = self.format.fill(near, self._first(after, room), gap)
         elapsed = self.format.elapsed(prompt)
-        grammar = self._grammar(limit=elapsed + gap, may_end=True)
-        found = self._generate([prompt] * count, grammar, seed, sampling, progress)
+        grammar = self._grammar(draw, limit=elapsed + gap, may_end=True)
+        found = self._generate([prompt] * count, grammar, draw)
         return [middle.shifted(before.duration - elapsed / RATE) for middle in found]
 
-    def _accompany(
-        self, count: int, melody: Performance, seconds: float, seed: int, sampling: Sampling, progress: Progress | None
-    ) -> list[Performance]:
+    def _accompany(self, count: int, melody: Performance, seconds: float, draw: Draw) -> list[Performance]:
         """What goes with a melody, itself left out; each passage hears the later half of the one before."""
         takes = [nothing()] * count
         room = int(self.model.config.context * MELODY_SHARE)
@@ -214,8 +217,8 @@ class Player:
                 self.format.accompaniment(heard, cut(take.between(begin, done), done - begin))[0] for take in takes
             ]
             since = round((done - begin) * RATE)
-            grammar = self._grammar(limit=round((end - begin) * RATE), melody=heard, start=since)
-            new = self._generate(prompts, grammar, seed + first, sampling, progress)
+            grammar = self._grammar(draw, limit=round((end - begin) * RATE), melody=heard, start=since)
+            new = self._generate(prompts, grammar, replace(draw, seed=draw.seed + first))
             takes = [take.joined(one.shifted(begin)) for take, one in zip(takes, new, strict=True)]
             done, first = end, first + max(1, passage // 2)
         return [without(take, melody) for take in takes]
@@ -251,21 +254,20 @@ class Player:
         return with_settings(sampling, {"logit_bias": {**bias, **sampling.logit_bias}})
 
     def _grammar(
-        self, *, limit: int, may_end: bool = False, melody: Performance | None = None, start: int = 0
+        self, draw: Draw, *, limit: int, may_end: bool = False, melody: Performance | None = None, start: int = 0
     ) -> MusicGrammar:
         vocabulary = self.model.config.vocab_size
         return MusicGrammar(
-            self.format, limit=limit, may_end=may_end, melody=melody, start=start, vocabulary=vocabulary
+            self.format,
+            limit=limit,
+            may_end=may_end,
+            melody=melody,
+            start=start,
+            bounds=draw.bounds,
+            vocabulary=vocabulary,
         )
 
-    def _generate(
-        self,
-        prompts: Sequence[list[int]],
-        grammar: MusicGrammar,
-        seed: int,
-        sampling: Sampling,
-        progress: Progress | None,
-    ) -> list[Performance]:
+    def _generate(self, prompts: Sequence[list[int]], grammar: MusicGrammar, draw: Draw) -> list[Performance]:
         """What follows each prompt up to the grammar's limit; times count from the start of the prompt's own music."""
         tokens: list[list[int]] = [[] for _ in prompts]
         left = grammar.limit - min(map(self.format.elapsed, prompts)) + 1
@@ -274,16 +276,16 @@ class Player:
             self.model.transformer,
             prompts,
             max_new_tokens=left * MOST_EVENTS,
-            sampling=sampling,
-            seed=[seed * SEEDS + take for take in range(len(prompts))],
+            sampling=draw.sampling,
+            seed=[draw.seed * SEEDS + take for take in range(len(prompts))],
             stop_tokens=(self.format.eos,),
             grammar=grammar,
         ):
             tokens[step.row].append(step.token)
-            if progress is not None and step.token in self.format.table.shift.ids:
+            if draw.progress is not None and step.token in self.format.table.shift.ids:
                 waited += self.format.table.shift.value(step.token) / RATE / len(prompts)
                 if waited >= 1:
-                    progress(waited)
+                    draw.progress(waited)
                     waited = 0.0
         found = []
         for prompt, new in zip(prompts, tokens, strict=True):

@@ -15,7 +15,7 @@ from suite.task import PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint import Model
     from suite.tasks.music.format import Format
     from suite.tasks.music.pipeline import Player
     from suite.training.recipe import Recipe
@@ -29,7 +29,7 @@ class DataConfig:
         train, valid: MIDI files, folders, zip files, or hub data sets. Without `valid`, whole pieces are held out: as
             a table of MAESTRO's says, or else by a hash of their names.
         piece: whether each file is a piece of its own, or all files in a folder are one.
-        held_out: share of the pieces held out.
+        held_out: share of the pieces held out, at least one; of a single piece, its end.
         valid_tokens: tokens of the validation pieces that training looks at, evenly spread; 0 for all.
     """
 
@@ -79,6 +79,7 @@ class Music(PackagedTask[Any, Any, Any]):
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's MIDI files, and cut windows out of them."""
         from suite.data.recordings import read_recordings, split_by_piece
+        from suite.tasks.music.bounds import Bounds
         from suite.tasks.music.examples import Windows, validation_windows
         from suite.tasks.music.format import Format
         from suite.training.recipe import from_table
@@ -98,7 +99,10 @@ class Music(PackagedTask[Any, Any, Any]):
         else:
             train, valid = split_by_piece(found.recordings, data.held_out)
         if not valid:
-            raise DataError("no piece is held out for validation; give some with --valid, or raise data.held_out")
+            raise DataError(
+                "the only piece is a single chord, of which no end can be held out; give music with --valid"
+            )
+        bounds = Bounds.of([one.performance for one in train]) or Bounds()
         windows = Windows(
             train,
             format,
@@ -115,7 +119,7 @@ class Music(PackagedTask[Any, Any, Any]):
             valid=held,
             tokenizer=None,
             vocab_size=format.vocab_size,
-            extra=format.to_dict(),
+            extra={**format.to_dict(), "bounds": bounds.to_dict()},
             notes=(
                 f"training music: {described(train)}",
                 f"validation music: {described(valid)}; {sum(len(one.tokens) for one in held):,} of {total:,} "
@@ -126,7 +130,7 @@ class Music(PackagedTask[Any, Any, Any]):
 
     def _context(self, recipe: Recipe, format: Format) -> int:
         """Events that the model will see at once."""
-        from suite.hub import read, resolve
+        from suite.checkpoint import read, resolve
         from suite.tasks.music.format import Format
 
         context = int(recipe.model.get("context", 0))

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from suite.checkpoint import Model
 from suite.cli.show import percent, table
 from suite.data.article_sets import read_articles
 from suite.data.articles import Article
 from suite.data.hub import to_evaluate
 from suite.data.tables import Notes
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.tasks.summarize import baselines, metrics
 from suite.tasks.summarize.claims import claims
 from suite.tasks.summarize.metrics import Floats

@@ -8,12 +8,12 @@ from typing import Any, Literal, overload
 
 import numpy as np
 
+from suite.checkpoint import Model
 from suite.data.articles import Article
 from suite.data.pages import places_in, read_pages
 from suite.data.sentences import sentence_spans
 from suite.data.tables import Notes
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
 from suite.model.transformer import Transformer
 from suite.sampling import Sampling, generate
 from suite.sampling.score import continuation_logprobs

@@ -5,6 +5,7 @@ Torch is imported inside functions, so that the command line can list this task 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +16,8 @@ from suite.task import PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
+    from suite.checkpoint import Model
     from suite.data.articles import Article
-    from suite.hub import Model
     from suite.tasks.summarize.pipeline import Summarizer
     from suite.tasks.summarize.select import Ranker
     from suite.training.batches import Example
@@ -100,8 +101,9 @@ class Summarizing(PackagedTask):
         if data.valid:
             valid = list(read_articles(data.valid, told))
         else:
-            every = round(1 / data.held_out)
-            train, valid = [one for n, one in enumerate(train) if n % every], train[::every]
+            train, valid = hold_out(train, data.held_out)
+            if not any(map(is_long, train)) or not any(map(is_long, valid)):  # of few articles, some too short
+                train, valid = hold_out([one for one in (*train, *valid) if is_long(one)], data.held_out)
         train = spread(train, data.limit)
         if not train or not valid:
             raise DataError("there are not enough articles with a lead and a body to train and to validate on")
@@ -133,12 +135,13 @@ class Summarizing(PackagedTask):
             vocab_size=tokenizer.vocab_size,
             extra=settings,
             finish=finisher(weighed, format, ranker, options.attention == "prefix"),
+            unfinished={"extractor": [*ranker.weights, 0.0, 0.0]},  # as selected, the two likelihoods weighing nothing
             notes=(*notes, f"{count(len(examples), 'article')} for training, {len(held):,} for validation"),
         )
 
     def _tokenizer(self, recipe: Recipe) -> tuple[Any, int]:
         """The base model's tokenizer, or that which the table `tokenizer` names, and the context."""
-        from suite.hub import vocabulary
+        from suite.checkpoint import vocabulary
 
         context = int(recipe.model.get("context", 0))
         name = str(recipe.tokenizer.get("model", "") or recipe.base)
@@ -177,6 +180,22 @@ class Summarizing(PackagedTask):
         from suite.tasks.summarize.pipeline import Summarizer
 
         return Summarizer(model, **options)
+
+
+def hold_out(articles: Sequence[Article], share: float) -> tuple[list[Article], list[Article]]:
+    """Articles to learn from, and those held out, evenly spread: of two or more at least one, and never all."""
+    many = share > 0.5
+    every = max(2, round(1 / (1 - share if many else share)))
+    # whichever part is the smaller has every so many-th article; the first is always held out, the second never is
+    held = [place % every != 1 if many else place % every == 0 for place in range(len(articles))]
+    return [one for one, out in zip(articles, held, strict=True) if not out], list(itertools.compress(articles, held))
+
+
+def is_long(article: Article) -> bool:
+    """Whether its body is worth summing up."""
+    from suite.tasks.summarize.select import sentences_of
+
+    return len(sentences_of(article)) >= FEWEST
 
 
 def spread(items: Sequence[Any], most: int) -> list[Any]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suite.checkpoint import Model
 from suite.data.hub import to_evaluate
 from suite.data.parallel import Corpus, read_pairs
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling import beam_search
 from suite.tasks.translate.format import Languages, prompt
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from suite import load, pipeline
+from suite.checkpoint import Model, convert
 from suite.data.labelled import Labelled
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model, convert
 from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.task import find_task

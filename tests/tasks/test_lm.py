@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from suite import load, pipeline
+from suite.checkpoint import Model
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.model import ModelConfig, Transformer
 from suite.task import find_task, registered
 from suite.tasks.lm.evaluate import evaluate

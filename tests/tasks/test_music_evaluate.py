@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from suite.checkpoint import Model
 from suite.data.performance import Performance
 from suite.data.recordings import read_recordings, split_by_piece
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
 from suite.model import ModelConfig, Transformer
 from suite.tasks.music import pipeline
 from suite.tasks.music.evaluate import _unigram_samples, evaluate, lines
@@ -197,8 +197,7 @@ def test_held_out_pieces_alone_are_evaluated_and_never_counted(model: Model, tmp
     assert evaluate(model, data, train=data, held_out=0.3)["results"] == found["results"], (
         "it counted on held-out music"
     )
-    with pytest.raises(DataError, match="12 recordings given, but none is held out"):
-        evaluate(model, data, held_out=1e-9)
+    assert evaluate(model, data, held_out=1e-9)["recordings"] == 1, "however small the share, training holds one out"
 
 
 def test_a_collections_own_split(model: Model, tmp_path: Path) -> None:
@@ -211,6 +210,32 @@ def test_a_collections_own_split(model: Model, tmp_path: Path) -> None:
     found = evaluate(model, data, part="held-out")
     assert found["recordings"] == 2 and found["notes"] == len(piece(1)) + len(piece(4))
     assert evaluate(model, data)["recordings"] == 5
+
+
+def test_takes_of_every_kind_stand_beside_the_recordings(model: Model, tmp_path: Path) -> None:
+    """Density, keys and lengths are those of the passages that the recordings have there, counted by hand."""
+    data = several(tmp_path / "music", 3)
+    found = evaluate(model, data, takes=2, seconds=1.0, seed=3)
+    rows = {(row["kind"], row["of"]): row for row in found["textures"]}
+    kinds = ["alone", "after a primer", "under a melody", "in a gap"]
+    assert list(rows) == [*((kind, of) for kind in kinds for of in ("model", "recordings")), ("plain melody", "model")]
+    music = [one.performance for one in read_recordings(data, tmp_path / "cache").recordings]
+    passages = []
+    for place in (0, 2):
+        start = round((music[place].duration - 1) / 2, 2)
+        passages.append(music[place].between(start, start + 1))
+    lengths = np.concatenate([one.end - one.start for one in passages])
+    for kind in kinds:
+        row = rows[kind, "recordings"]
+        assert row["notes_per_second"] == pytest.approx(np.mean([len(one) for one in passages]), abs=1.01)
+        assert row["interval"][0] <= row["notes_per_second"] <= row["interval"][1]
+    assert rows["alone", "recordings"]["lengths"][-1] == pytest.approx(lengths.max(), abs=0.011)
+    assert json.loads(json.dumps(found["textures"], allow_nan=False)) == found["textures"]
+    assert "passages of 1 s, 2 of each kind" in lines(found)
+    again = evaluate(model, data, takes=2, seconds=1.0, seed=3)
+    assert again["textures"] == found["textures"]
+    with pytest.raises(DataError, match="has 300 seconds"):
+        evaluate(model, data, takes=1, seconds=100.0)
 
 
 def test_a_limit_takes_recordings_from_everywhere(model: Model, tmp_path: Path) -> None:

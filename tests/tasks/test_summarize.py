@@ -30,7 +30,7 @@ from suite.tasks.summarize.select import (
     usefulness,
     words_of,
 )
-from suite.tasks.summarize.task import fit_ranker, fitted, spread
+from suite.tasks.summarize.task import fit_ranker, fitted, hold_out, spread
 from suite.text.tokenizer import Tokenizer
 from suite.training.recipe import Recipe
 
@@ -365,3 +365,24 @@ def test_articles_too_short_to_weigh_on_are_told_of_before_training(tmp_path: Pa
     recipe = Recipe.load(find_task("summarize").default_recipe(), [*lines, "summarize.weigh_on=1"])
     with pytest.raises(DataError, match="weigh_on"):
         find_task("summarize").prepare(recipe, tmp_path)
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+@pytest.mark.parametrize("share", [1e-9, 0.05, 0.34, 0.5, 0.7, 0.9, 0.999])
+def test_one_article_is_held_out_and_never_all(count: int, share: float) -> None:
+    """A share above two thirds held out every article."""
+    articles = [Article(title=str(number), lead="", sections=()) for number in range(count)]
+    train, valid = hold_out(articles, share)
+    assert train and valid and sorted(one.title for one in (*train, *valid)) == sorted(one.title for one in articles)
+    hundred = [Article(title=str(number), lead="", sections=()) for number in range(100)]
+    assert len(hold_out(hundred, 0.05)[1]) == 5 and len(hold_out(hundred, 0.9)[1]) == 90
+
+
+def test_the_article_held_out_is_one_with_a_body(tmp_path: Path) -> None:
+    """The first of few articles was held out even where its body was too short, so nothing was left to validate on."""
+    whole = {"title": "Violin", "lead": ARTICLE.lead, "body": "\n".join(BODY)}
+    short = {**whole, "title": "Short", "body": "One sentence."}
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(one) for one in (short, whole, whole)))
+    recipe = Recipe.load(find_task("summarize").default_recipe(), [f"data.train=['{tmp_path / 'a.jsonl'}']"])
+    data = find_task("summarize").prepare(recipe, tmp_path)
+    assert len(data.valid) == 1 and "1 article for training, 1 for validation" in data.notes[-1]

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite import load, pipeline
+from suite.checkpoint import Model
 from suite.data.language import language_probabilities, same_language
 from suite.data.sentences import replace_spans
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
 from suite.tasks.translate import pipeline as module
 from suite.tasks.translate.align import find_words, plot
 from suite.tasks.translate.checks import concerns, has_words, loop

@@ -38,7 +38,7 @@ class RunOptions:
         256, "Maximum number of tokens to generate.", flags=("-n", "--max-new-tokens"), metavar="N", min=1
     )
     temperature: float = setting(
-        0.0, "Sampling temperature; 0 takes the likeliest token.", metavar="T", min=0.0, shown="0"
+        0.0, "Sampling temperature; 0 always takes the most likely token.", metavar="T", min=0.0, shown="0"
     )
     seed: int = setting(0, "Random seed for sampling.", metavar="N", min=0)
 
