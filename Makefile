@@ -9,7 +9,7 @@ export OMP_NUM_THREADS ?= 1
 
 demo: $(VENV)/demo
 	$(BIN)/suite next "The Second World" -k 3
-	$(BIN)/suite run translate "I would like a cup of tea." --from en --to de
+	$(BIN)/suite run translate "The dog is sleeping under the table." --from en --to de
 	$(BIN)/suite run translate "Wo ist der Bahnhof?" --from de --to en
 	$(BIN)/suite run summarize data/samples/timor.txt --sentences 2
 	$(BIN)/suite run classify "The violin is a string instrument, tuned in fifths and played with a bow."

@@ -50,7 +50,7 @@ def advice(seconds: float, steps: int, epochs: float, *, based: bool, limited: b
     else:
         fewer = f"fewer steps (--set run.steps={int(float(f'{max(1, steps * share):.2g}'))} for about 30 min)"
     smaller = "a smaller --base" if based else "a smaller model (--set model.n_layer=... or model.d_model=...)"
-    stop = "" if limited else "; or --max-minutes 30 to stop then, and the same command to go on"
+    stop = "" if limited else "; or --max-minutes 30, and the same command later to resume"
     return f"to shorten it: {fewer}; {smaller}{stop}"
 
 

@@ -332,3 +332,9 @@ def test_compiled_equals_eager(fields: dict[str, object]) -> None:
         generate(model, PROMPTS, compile=True, **options), generate(model, PROMPTS, **options), strict=True
     ):
         same(row, other)
+
+
+def test_an_argument_that_nothing_reads_is_refused() -> None:
+    model = Transformer(ModelConfig(vocab_size=8, context=8, d_model=8, n_layer=1, n_head=1))
+    with pytest.raises(TypeError, match="no argument 'top_logprob'"):
+        generate(model, [[1]], max_new_tokens=1, top_logprob=3)  # type: ignore[call-arg]
