@@ -1,7 +1,5 @@
 """Words by which the end of a sentence is found in English, German and French."""
 
-
-
 from __future__ import annotations
 
 import re
