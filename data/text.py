@@ -3,8 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +49,10 @@ class TokenDocuments:
     def __getitem__(self, index: int) -> Tokens:
         start, stop = self.offsets[index]
         return self.memory[start:stop]
+
+    def take(self, places: Sequence[int]) -> "TokenDocuments":
+        """Return the documents at these indices alone, in their order."""
+        return replace(self, offsets=self.offsets[np.array(places, dtype=np.int64)])
 
     @cached_property
     def tokens(self) -> Tokens:

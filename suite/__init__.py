@@ -1,7 +1,7 @@
 """One decoder-only transformer that does real jobs.
 
     >>> from suite import pipeline
-    >>> pipeline("lm")("The planet earth", max_new_tokens=20)[0].text  # doctest: +SKIP
+    >>> pipeline("lm")("The planet earth", max_new_tokens=20).text  # doctest: +SKIP
 
 Names are imported when they are first used, so that `import suite` costs nothing.
 """

@@ -90,7 +90,7 @@ def base(folder: Path) -> str:
 
 
 def wrote(model: str) -> None:
-    assert len(pipeline("lm", model)("the", max_new_tokens=3, seed=1)[0].tokens) == 3
+    assert len(pipeline("lm", model)("the", max_new_tokens=3, seed=1).tokens) == 3
 
 
 def classified(model: str) -> None:

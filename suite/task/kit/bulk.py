@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,12 +39,15 @@ class BulkFormat:
         values: from a result to their values, JSON values.
         in_tables: how many of the columns are added to a table, where JSON objects get all.
         line: from a text and its result to a line of a .txt file.
+        flat: whether, in the cells of a .tsv file, spaces stand for tabs and line ends, which do not fit there; else
+            such a value is an error.
     """
 
     columns: Sequence[str] = ("result",)
     values: Callable[[Any], Sequence[Any]] = lambda result: (result.text,)
     in_tables: int | None = None
     line: Callable[[str, Any], str] = lambda text, result: " ".join(result.text.splitlines())
+    flat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,6 +208,8 @@ class _Work:
                 lines.append(("" if result is None else self.form.line(row.text, result)) + row.end)
                 continue
             values = [None] * len(self.names) if result is None else self.form.values(result)[: len(self.names)]
+            if self.form.flat and self.written == "tsv":
+                values = [" ".join(re.split(r"[\t\r\n]+", one)) if isinstance(one, str) else one for one in values]
             lines.append(written_row(rows, row, self.names, values, self.written))
         self.progress(len(chunk))
         return "".join(lines)

@@ -177,6 +177,7 @@ def eval_command(task: Task[Any, Any, Any]) -> click.Command:
     @takes(EvalOptions)
     @session(task.name)
     def evaluate(data: tuple[str, ...], options: EvalOptions, session: Session) -> None:
+        check_format(session, options.markdown)
         model = session.load()
         with session.progress(desc=task.name, unit="records") as bar:
             report = task.evaluate(model, data, train=options.train, limit=options.limit, progress=bar.update)
@@ -185,11 +186,20 @@ def eval_command(task: Task[Any, Any, Any]) -> click.Command:
     return evaluate
 
 
+def check_format(session: Session, markdown: bool) -> None:
+    """Refuse two formats at once, before there is anything to write.
+
+    Raises:
+        ConfigError: both JSON and Markdown are asked for.
+    """
+    if session.as_json and markdown:
+        raise ConfigError("--json and --markdown are two formats; choose one")
+
+
 def show_report(report: Report, session: Session, *, markdown: bool = False) -> None:
     """Write a report as text, Markdown or JSON; its notes go to standard error."""
+    check_format(session, markdown)
     if session.as_json:
-        if markdown:
-            raise ConfigError("--json and --markdown are two formats; choose one")
         session.json(report)
     elif markdown:
         write(report.markdown())

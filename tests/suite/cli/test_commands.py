@@ -158,7 +158,7 @@ def test_train_makes_a_model_that_runs(text: str, tmp_path: Path, capsys: pytest
     assert (found["step"], found["finished"]) == (10, True)
     assert found["best_loss"] > 0
     out = result(capsys, "run", "lm", "the", "--model", str(tmp_path / "run"), "-n", "3", "-t", "0")
-    assert out == "the" + pipeline("lm", str(tmp_path / "run"), temperature=0)("the", max_new_tokens=3)[0].text + "\n"
+    assert out == "the" + pipeline("lm", str(tmp_path / "run"), temperature=0)("the", max_new_tokens=3).text + "\n"
     assert "step 10, finished" in result(capsys, *words), "the same command again finds the run finished"
 
 
@@ -173,7 +173,7 @@ def test_train_stops_after_max_minutes_and_goes_on(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["lm"], "there is no training text"),
+        (["lm"], "there is no training data"),
         (["lm", "--set", "run.stesp=3"], "'run.steps'"),
         (["lm", "--set", "steps"], "--set 'steps'"),
         (["nowhere.toml"], "cannot read recipe nowhere.toml"),

@@ -70,6 +70,16 @@ def test_lines_stay_lines(tmp_path: Path) -> None:
     assert (tmp_path / "b.txt").read_text() == "one more\n\n\nlast more\n"
 
 
+def test_line_ends_in_a_result_are_spaces_in_tsv_where_the_task_says_so(tmp_path: Path) -> None:
+    """A text that a model wrote freely ended the work at its first line end."""
+    (tmp_path / "a.tsv").write_text("text\na\n")
+    form = BulkFormat(columns=("result", "several"), values=lambda result: (result.text, [result.text]), flat=True)
+    run(tmp_path / "a.tsv", tmp_path / "b.tsv", answer=lambda texts: [Shout("A\r\n\tB")], form=form)
+    assert (tmp_path / "b.tsv").read_text() == 'text\tresult\tseveral\na\tA B\t["A\\r\\n\\tB"]\n'
+    with pytest.raises(DataError, match=r"does not fit a \.tsv file"):
+        run(tmp_path / "a.tsv", tmp_path / "c.tsv", answer=lambda texts: [Shout("A\nB")])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
