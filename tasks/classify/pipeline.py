@@ -22,11 +22,12 @@ from suite.data.labelled import Labelled, check_classes, label_text, stratified_
 from suite.data.record_files import check_surrogates
 from suite.errors import ConfigError, DataError
 from suite.model.heads import Headed, pool_last
+from suite.tables import from_table
 from suite.tasks.classify.codec import Codec, Text
 from suite.tasks.classify.metrics import fit_mixture
 from suite.tasks.classify.ngrams import NGrams
 from suite.training.batches import Batch, Example
-from suite.training.recipe import Recipe, from_table
+from suite.training.recipe import Recipe
 
 BATCH_TOKENS = 4096  # read at one time, padding included
 Progress = Callable[[int], object]

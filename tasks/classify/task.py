@@ -118,7 +118,7 @@ class Classification(PackagedTask):
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's labelled texts and write them as sequences."""
         from suite.data.labelled import check_classes, read_labelled, stratified_split
-        from suite.training.recipe import from_table
+        from suite.tables import from_table
 
         data = from_table(DataConfig, recipe.data, "recipe", "data.")
         if not data.train:
@@ -164,13 +164,13 @@ class Classification(PackagedTask):
             DataError: fewer than two classes, or a validation label that no training text has.
         """
         from suite.data.labelled import check
+        from suite.tables import from_table
         from suite.tasks.classify.baseline import truth_of
         from suite.tasks.classify.codec import Codec, text_of
         from suite.tasks.classify.ngrams import NGrams
         from suite.tasks.classify.pipeline import calibrate
         from suite.training.batches import ShuffledSource
         from suite.training.loss import classification
-        from suite.training.recipe import from_table
 
         options = from_table(ClassifyConfig, recipe.options, "recipe", "classify.")
         tokenizer, context = self._tokenizer(recipe, train)
@@ -222,8 +222,8 @@ class Classification(PackagedTask):
     def _tokenizer(self, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
         """The tokenizer, and how many tokens the model reads at most."""
         from suite.checkpoint import vocabulary
+        from suite.tables import from_table
         from suite.text.tokenizer import Tokenizer
-        from suite.training.recipe import from_table
 
         config = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")
         context = int(recipe.model.get("context", 0))

@@ -16,7 +16,7 @@ from suite.cli.options import prompt_text, tell_unseen
 from suite.cli.session import Session, session
 from suite.cli.settings import takes
 from suite.cli.show import write
-from suite.task.kit.commands import BulkOptions, check_format, run_bulk, show_report
+from suite.task.kit.commands import BulkOptions, ReportOptions, check_format, run_bulk, show_report
 from suite.tasks.lm.options import LMEvalOptions, LMRunOptions
 from suite.tasks.lm.task import LMTask
 from suite.wording import count
@@ -135,14 +135,15 @@ def write_whole(found: list[Text], options: LMRunOptions, seed: int | None, sess
 @click.command("lm")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @takes(LMEvalOptions)
+@takes(ReportOptions, "shown")
 @session("lm")
-def evaluate(data: tuple[str, ...], options: LMEvalOptions, session: Session) -> None:
+def evaluate(data: tuple[str, ...], options: LMEvalOptions, shown: ReportOptions, session: Session) -> None:
     """Measure how well a model predicts text.
 
     DATA is files, folders, globs or data-set names. The model is compared with n-grams over its tokens, counted on
     --train or on the other half of DATA, and with xz compression of the same bytes.
     """
-    check_format(session, options.markdown)
+    check_format(session, shown.markdown)
     model = session.load()
     with ExitStack() as stack:
 
@@ -151,4 +152,4 @@ def evaluate(data: tuple[str, ...], options: LMEvalOptions, session: Session) ->
             return stack.enter_context(session.progress("scoring", unit="tokens"))
 
         report = LMTask().evaluate(model, data, options=options, progress=lambda tokens: bar().update(tokens))
-    show_report(report, session, markdown=options.markdown)
+    show_report(report, session, markdown=shown.markdown)

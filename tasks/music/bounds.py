@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.data.events import RATE
+from suite.data.events import STEP_RATE
 from suite.data.performance import Performance
 from suite.errors import CheckpointError
 
@@ -124,7 +124,7 @@ class Bounds:
     def due(self, chance: float) -> int:
         """Steps after which a note's end is due, by a number in [0, 1): long notes as often as in training music."""
         place = TAIL[0] + chance * (TAIL[-1] - TAIL[0])
-        return max(1, round(float(np.interp(place, TAIL, self.lengths)) * RATE))
+        return max(1, round(float(np.interp(place, TAIL, self.lengths)) * STEP_RATE))
 
 
 def thinned(count: float, bound: Pair) -> float:
@@ -147,7 +147,7 @@ def _higher(one: Pair, other: Pair) -> Pair:
 def _moments(performance: Performance) -> NDArray[np.float64]:
     """Times evenly spread over the music, between two steps of the grid; at least its middle."""
     first, last = float(performance.start[0]), performance.duration
-    times = np.arange(first + EVERY / 2 + 0.5 / RATE, last, EVERY)
+    times = np.arange(first + EVERY / 2 + 0.5 / STEP_RATE, last, EVERY)
     return times if len(times) else np.array([(first + last) / 2])
 
 

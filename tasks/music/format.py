@@ -20,6 +20,7 @@ from suite.data.events import LONGEST_SHIFT, EventTable
 from suite.data.performance import Performance
 from suite.errors import CheckpointError
 
+LOWEST_KEY, HIGHEST_KEY = 21, 108  # pitches of a piano
 SPECIALS = ("<bos>", "<eos>", "<sep>", "<melody>", "<fill>")
 
 

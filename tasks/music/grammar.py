@@ -28,17 +28,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from suite.data.events import RATE, steps
+from suite.data.events import STEP_RATE, steps
 from suite.data.performance import Performance
 from suite.tasks.music.bounds import WINDOWS, Bounds, thinned
-from suite.tasks.music.format import Format
+from suite.tasks.music.format import HIGHEST_KEY, LOWEST_KEY, Format
 
-LOWEST, HIGHEST = 21, 108  # keys of a piano
-TOGETHER = 12  # strokes at one moment
-LONGEST_SILENCE = 3 * RATE  # steps
-LONGEST_WAIT = 10 * RATE  # between two strokes
-SOON = RATE  # before the melody strikes a key, for which the key is kept free
-CODA = RATE  # the last note sounds at least so long, up to the limit
+MOST_STROKES = 12  # strokes at one moment
+LONGEST_SILENCE = 3 * STEP_RATE  # steps
+LONGEST_WAIT = 10 * STEP_RATE  # between two strokes
+SOON = STEP_RATE  # before the melody strikes a key, for which the key is kept free
+CODA = STEP_RATE  # the last note sounds at least so long, up to the limit
 OFF, PEDAL, ON = 0, 1, 2  # the order of events at one step
 
 
@@ -90,7 +89,7 @@ class State:
         """The factor of the odds of a stroke now: 1 within the bounds, 0 beyond."""
         bounds = self.bounds
         factors = [
-            thinned(sum(step > self.step - window * RATE for step in self.recent), bound)
+            thinned(sum(step > self.step - window * STEP_RATE for step in self.recent), bound)
             for window, bound in zip(WINDOWS, bounds.strokes, strict=True)
         ]
         return min(*factors, thinned(len(self.sounding), bounds.voices))
@@ -159,7 +158,7 @@ class MusicGrammar:
         state = replace(state, chain=chain)
         if token in table.on.ids:
             pitch = table.on.value(token)
-            oldest = step - max(WINDOWS) * RATE
+            oldest = step - max(WINDOWS) * STEP_RATE
             recent = itertools.dropwhile(lambda struck: struck <= oldest, state.recent)
             return replace(
                 state,
@@ -266,9 +265,9 @@ class MusicGrammar:
     def _strokes(self, state: State, now: tuple[int, int, int] | None) -> list[int]:
         """Pitches that may be struck; where the melody strikes one now, none above it before that."""
         due = now[2] if now is not None and now[1] == ON else None
-        first, last = max(LOWEST, state.after(ON) + 1), HIGHEST if due is None else min(HIGHEST, due - 1)
+        first, last = max(LOWEST_KEY, state.after(ON) + 1), HIGHEST_KEY if due is None else min(HIGHEST_KEY, due - 1)
         found: list[int] = []
-        if state.strokes < TOGETHER and state.odds() > 0:
+        if state.strokes < MOST_STROKES and state.odds() > 0:
             taken = state.sounding.keys() | self._soon(state)
             found = [pitch for pitch in range(first, last + 1) if pitch not in taken]
         return found if due is None else [*found, due]
@@ -280,7 +279,7 @@ class MusicGrammar:
         if not state.pending:
             mask[table.velocity.start : table.velocity.ids.stop] = True
         if state.velocity:
-            free = [pitch for pitch in range(LOWEST, HIGHEST + 1) if pitch not in state.sounding]
+            free = [pitch for pitch in range(LOWEST_KEY, HIGHEST_KEY + 1) if pitch not in state.sounding]
             mask[[table.on.id(pitch) for pitch in free if pitch > state.after(ON)]] = True
             mask[table.velocity.id(state.velocity)] = False
         return mask
@@ -323,5 +322,5 @@ class MusicGrammar:
         if last or not state.sounding.keys() - state.held:  # no note can end then: a stroke must be within the bounds
             for window, (_, upper) in zip(WINDOWS, state.bounds.strokes, strict=True):
                 if len(state.recent) >= upper:
-                    least = max(least, state.recent[-math.ceil(upper)] + window * RATE - state.step)
+                    least = max(least, state.recent[-math.ceil(upper)] + window * STEP_RATE - state.step)
         return min(least, most) or 1, most

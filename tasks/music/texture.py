@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from suite.cli.show import table
-from suite.data.events import RATE
+from suite.data.events import STEP_RATE
 from suite.data.performance import Note, Performance
 from suite.data.recordings import Recording
 from suite.errors import DataError
+from suite.evaluation import Figure, Interval, Table
 from suite.tasks.music import metrics
 from suite.tasks.music.examples import part, skyline
 from suite.tasks.music.pipeline import Player
@@ -132,7 +132,7 @@ def passage(recording: Recording) -> tuple[Performance, Performance]:
 
 def middle(recording: Recording, seconds: float) -> tuple[float, float]:
     """The times, on the grid of steps, of so many seconds in the middle of a recording."""
-    start = round((recording.performance.duration - seconds) / 2 * RATE) / RATE
+    start = round((recording.performance.duration - seconds) / 2 * STEP_RATE) / STEP_RATE
     return start, start + seconds
 
 
@@ -146,14 +146,14 @@ def measured(music: Sequence[Performance], seconds: float, names: Sequence[str])
     """
     cut = [one.between(0.0, seconds) for one in music]
     counts = np.array([len(one) for one in cut], dtype=np.float64)
-    lasting = np.full(len(cut), round(seconds * RATE))
-    interval = metrics.bootstrap(counts, lasting, names[: len(cut)])
+    lasting = np.full(len(cut), round(seconds * STEP_RATE))
+    interval = metrics.interval_of_mean(counts, lasting, names[: len(cut)])
     voices, struck = (np.concatenate([values(one) for one in cut]) for values in (metrics.polyphony, metrics.density))
     lengths = np.concatenate([one.end - one.start for one in cut])
     return {
         "passages": len(cut),
         "notes_per_second": float(counts.mean() / seconds),
-        "interval": None if interval is None else [RATE * bound for bound in interval],
+        "interval": None if interval is None else [STEP_RATE * bound for bound in interval],
         "notes_in_a_second": [_quantile(struck, 0.95), _quantile(struck, 1.0)],
         "voices": [float(voices.mean()) if len(voices) else 0.0, _quantile(voices, 0.95), _quantile(voices, 1.0)],
         "lengths": [round(_quantile(lengths, share), 2) for share in QUANTILES],
@@ -164,15 +164,19 @@ def _quantile(values: Any, share: float) -> float:
     return float(np.quantile(values, share)) if len(values) else 0.0
 
 
-def texture_lines(rows: Sequence[Mapping[str, Any]], seconds: float) -> list[str]:
-    """The table of `textures`, for a person to read."""
+def texture_table(rows: Sequence[Mapping[str, Any]], seconds: float) -> Table:
+    """What `textures` found, as a table."""
     shown = []
     for row in rows:
-        interval = "" if row["interval"] is None else "{:.1f} to {:.1f}".format(*row["interval"])
+        interval = None if row["interval"] is None else Interval(*row["interval"])
+        notes = Figure(value=row["notes_per_second"], interval=interval, digits=1)
         mean, high, most = row["voices"]
         busy = "{:.0f} {:3.0f}".format(*row["notes_in_a_second"])
         lengths = " ".join(f"{value:5.2f}" for value in row["lengths"])
-        cells = [f"{row['notes_per_second']:.1f}", interval, busy, f"{mean:.1f} {high:3.0f} {most:3.0f}", lengths]
-        shown.append([row["kind"], row["of"], *cells])
-    heads = ["", "", "notes/s", "95 %", "in 1 s: 95 %, most", "keys: mean, 95 %, most", "lengths: 50, 95, 99, 100 %"]
-    return [f"passages of {seconds:g} s, {rows[0]['passages']} of each kind", "", *table(shown, "llrrrrr", heads)]
+        shown.append((row["kind"], [row["of"], notes, busy, f"{mean:.1f} {high:3.0f} {most:3.0f}", lengths]))
+    return Table(
+        title=f"passages of {seconds:g} s, {rows[0]['passages']} of each kind",
+        columns=["", "notes/s", "in 1 s: 95%, most", "keys: mean, 95%, most", "lengths: 50, 95, 99, 100%"],
+        rows=shown,
+        align="lrrrr",
+    )

@@ -46,6 +46,7 @@ suite run translate "Der Hund schläft." --from de --to en --prefix The --json -
 suite run translate "The dog sleeps." --from en --to de --glossary glossary.tsv
 - Guten Morgen.\n\n- Ich bin müde. Wo ist der Bahnhof?\n | suite run translate --from de --to en
 suite run translate --input german.txt --output out.txt --from de --to en --beams 2 > out.txt
+suite run translate --input german.txt --to en --beams 1
 suite run translate --input german.tsv --column 2 --output out.tsv --from de --to en --beams 2 > out.tsv
 suite run translate --input named.tsv --column text --output named.out.tsv --to en --beams 1 > named.out.tsv
 suite run translate --input german.csv --column text --output out.csv --from de --to en --beams 1 > out.csv
@@ -55,6 +56,7 @@ suite run summarize article.txt --style write --json
 suite run summarize page.html granite.wiki tea.md --sentences 2 --show-source
 suite run summarize tea.md --title "Tea in Europe" --sentences 1 --json
 The hall was built in 1820. It has a roof of lead. The roof was mended in 1950. Visitors are welcome. | suite run summarize --sentences 1
+suite run summarize --input subjects.jsonl --output summaries.jsonl --sentences 1 > summaries.jsonl
 suite run classify "The violin has four strings, tuned in fifths."
 suite run classify "A prime number has exactly two divisors." "The river flows north." --top-k 2
 suite run classify "The king was crowned in 1066." --json --threshold 0.3
@@ -115,11 +117,12 @@ suite run translate --input german.tsv --column 9 --output bad.tsv --to en
 suite run translate --input german.jsonl --output bad.jsonl --to en
 suite run translate --input cut.jsonl --output bad.jsonl --to en
 suite run translate --input page.html --output bad.html --to en
-suite run translate --input german.txt --to en
 suite run translate a --to en --glossary german.txt
+suite run translate --input german.txt --output bad.txt --to en --json
 suite run summarize no-such-file.txt
 suite run summarize empty.txt
 suite run summarize tune-0.mid
+suite run summarize --input cut.jsonl --output bad.jsonl
 suite run classify ""
 suite run classify a --threshold 2
 suite run classify a --model lm

@@ -1,5 +1,6 @@
 """Music: the sequences, the grammar that holds samples to them, and what the pipeline makes of a model."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -8,14 +9,16 @@ import torch
 
 import suite
 from suite.checkpoint import save_checkpoint
-from suite.data.events import RATE
+from suite.data.events import STEP_RATE
 from suite.data.performance import Note, Pedal, Performance
 from suite.data.recordings import Recording
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
+from suite.task import Result
 from suite.tasks.music.examples import Windows, divide, part, skyline, validation_windows
 from suite.tasks.music.format import Format
 from suite.tasks.music.pipeline import Player
+from suite.tasks.music.take import Take
 
 FORMAT = Format()
 TABLE = FORMAT.table
@@ -130,8 +133,8 @@ def test_filled_gap_is_the_music_that_was_there() -> None:
     both = FORMAT.performance(tokens[place + 1 :])
     start = before.duration + TABLE.duration(np.array(tokens[2 : 2 + gap]))
     whole = both.joined(after.shifted(start))
-    shape = [(note.pitch, round(note.start * RATE)) for note in whole.notes]
-    notes = [(note.pitch, round(note.start * RATE)) for note in original.performance.notes]
+    shape = [(note.pitch, round(note.start * STEP_RATE)) for note in whole.notes]
+    notes = [(note.pitch, round(note.start * STEP_RATE)) for note in original.performance.notes]
     found = [
         first
         for first in range(len(notes))
@@ -278,6 +281,7 @@ def test_a_piece_may_end_by_itself(player: Player, tempo: float) -> None:
         ({"melody": piece(3), "primer": piece(3)}, "takes no primer"),
         ({"top_k": -1}, "top_k is -1"),
         ({"warmth": 3}, "unknown setting 'warmth'"),
+        ({"secods": 3}, "unknown setting 'secods'; did you mean 'seconds'"),
     ],
 )
 def test_impossible_wishes(player: Player, options: dict[str, object], message: str) -> None:
@@ -292,6 +296,27 @@ def test_empty_primer(player: Player) -> None:
         player(primer=Performance.of([]))
     with pytest.raises(DataError, match="range"):
         player(primer=piece(3), transpose=100)
+
+
+def test_a_file_name_is_no_primer(player: Player) -> None:
+    """It ended in a traceback: 'str' object has no attribute 'transposed'."""
+    wrong: Any = "mine.mid"
+    with pytest.raises(DataError, match=r"the primer must be a Performance, such as .*, not str"):
+        player(primer=wrong)
+    with pytest.raises(DataError, match="the performance must be a Performance"):
+        player.refill(wrong, 1, 2)
+
+
+def test_a_result_is_one_line_and_plain_values(player: Player) -> None:
+    """A performance printed as an object and had no plain values, unlike the results of other pipelines."""
+    take = player(seconds=1, seed=2)
+    assert isinstance(take, Take) and isinstance(take, Result) and isinstance(take, Performance)
+    assert str(take) == f"{len(take)} notes, 1.00 seconds" and repr(take) == f"<Take of {take}>"
+    plain = take.to_dict()
+    assert json.loads(json.dumps(plain)) == plain and plain["seconds"] == take.duration and plain["pedal"] == []
+    assert Performance.of(Note(**note) for note in plain["notes"]) == take
+    results = [*player.takes(2, seconds=1, seed=2), *player.refill(piece(20), 1, 2, count=2)]
+    assert [type(one) for one in results] == [Take] * 4 and results[0] == take
 
 
 def test_gaps_that_are_none(player: Player) -> None:

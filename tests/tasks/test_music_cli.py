@@ -1,12 +1,15 @@
 """`suite run music` and `suite train music`: what is typed, what is written, and what is broken."""
 
+import importlib.util
 import json
+import shutil
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from click.testing import CliRunner
 
 from suite.checkpoint import save_checkpoint
 from suite.cli.main import main
@@ -220,6 +223,59 @@ def test_train_on_few_files(
     [config] = (tmp_path / "run").rglob("config.json")
     music = [scale(50, 40) if count > 1 else scale(50, 40).between(0, 40)]
     assert json.loads(config.read_text())["extra"]["bounds"]["lengths"] == Bounds.of(music).to_dict()["lengths"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("data.limit=3", "the task 'music' reads no data.limit"),
+        ("tokenizer.kind='bytes'", "the task 'music' reads no tokenizer.kind"),
+        ("music.tranpose=3", "did you mean music.transpose?"),
+    ],
+)
+def test_keys_that_nothing_reads(
+    setting: str, message: str, tune: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`tokenizer.kind` was ignored."""
+    words = ["train", "music", "--data", tune, "--out", str(tmp_path / "run"), "--set", setting]
+    assert message in refused(capsys, *words)
+
+
+def test_eval_writes_markdown_and_notes_apart(
+    tiny: str, tune: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report is a table for people or for a page; with --quiet nothing but the table is written."""
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
+    words = ["eval", "music", tune, "--model", tiny, "--length", "32"]
+    assert main([*words, "-q"]) == 0
+    out, err = capsys.readouterr()
+    assert "nats/token" in out.splitlines()[0] and err == ""
+    assert main([*words, "--markdown"]) == 0
+    out, _ = capsys.readouterr()
+    assert "| nats/token |" in out.splitlines()[0] and "- windows of 32 tokens every 16" in out
+    message = "--json and --markdown are two formats"
+    assert message in refused(capsys, "eval", "music", "nowhere.mid", "--json", "--markdown")
+
+
+def test_bounds_are_measured_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny: str) -> None:
+    """The command that the model card names writes them into a checkpoint, and touches nothing else of it."""
+    monkeypatch.setenv("SUITE_CACHE", str(tmp_path / "cache"))
+    script = Path(__file__).parents[2] / "benchmarks" / "music.py"
+    spec = importlib.util.spec_from_file_location("benchmarks_of_music", script)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    shutil.copytree(tiny, tmp_path / "checkpoint")
+    (tmp_path / "midi").mkdir()
+    for place in range(3):
+        scale(50 + place, 40).save(tmp_path / "midi" / f"{place}.mid")
+    config = tmp_path / "checkpoint" / "config.json"
+    before = json.loads(config.read_text())
+    ran = CliRunner().invoke(module.main, ["bounds", str(tmp_path / "midi"), "--write", str(config.parent)])
+    assert ran.exit_code == 0, ran.output
+    after, measured = json.loads(config.read_text()), json.loads(ran.output)
+    assert after["extra"].pop("bounds") == measured == Bounds.from_dict({"bounds": measured}, "mine").to_dict()
+    assert measured["lengths"] == [0.2] * 7 and after == before
 
 
 def test_training_data_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,13 +15,21 @@ from suite.checkpoint import Model
 from suite.data.performance import Performance
 from suite.data.recordings import read_recordings, split_by_piece
 from suite.errors import CheckpointError, ConfigError, DataError
+from suite.evaluation import Report
 from suite.model import ModelConfig, Transformer
 from suite.tasks.music import pipeline
-from suite.tasks.music.evaluate import _unigram_samples, evaluate, lines
+from suite.tasks.music.evaluate import evaluate as evaluate_with
 from suite.tasks.music.format import Format
+from suite.tasks.music.options import MusicEvalOptions
+from suite.tasks.music.samples import _unigram_samples
 
 FORMAT = Format()
 UNITS = ("token", "note", "second")
+
+
+def evaluate(model: Model, data: Sequence[str], progress: Any = None, **options: Any) -> Report:
+    """The report with these fields of the options."""
+    return evaluate_with(model, data, MusicEvalOptions(**options), progress=progress)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +105,7 @@ def test_windows_and_strides(model: Model, tmp_path: Path) -> None:
     data = several(tmp_path / "music", 2)
 
     def nats(**options: int) -> float:
-        value: float = evaluate(model, data, **options)["results"]["model"]["nats_per_token"]  # type: ignore[arg-type]
+        value: float = evaluate(model, data, **options)["results"]["model"]["nats_per_token"]
         return value
 
     whole = nats(length=1000)
@@ -106,16 +114,19 @@ def test_windows_and_strides(model: Model, tmp_path: Path) -> None:
     assert evaluate(model, data)["length"] == 64 and evaluate(model, data)["stride"] == 32
 
 
-def test_the_report_is_json_and_says_the_same_in_lines(model: Model, tmp_path: Path) -> None:
+def test_the_report_is_json_and_says_the_same_in_tables(model: Model, tmp_path: Path) -> None:
     found = evaluate(model, several(tmp_path / "music"))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
     assert list(found["results"]) == ["model", "uniform", "unigram", "bigram", "trigram"]
     assert found["results"]["uniform"]["nats_per_token"] == pytest.approx(math.log(FORMAT.vocab_size))
     low, high = found["results"]["model"]["interval"]
     assert low < found["results"]["model"]["nats_per_token"] < high
     assert found["samples"] is None
-    shown = "\n".join(lines(found))
-    assert f"{found['results']['trigram']['nats_per_second']:.3f}" in shown and "tiny" in shown
+    for shown in (str(found), found.markdown()):
+        assert f"{found['results']['trigram']['nats_per_second']:.3f}" in shown and "tiny" in shown
+        assert f"[{low:.3f}, {high:.3f}]" in shown
+    assert found.notes[0].startswith("6 recordings of 6 pieces, ")
+    assert "- windows of 64 tokens every 32\n" in found.markdown()
 
 
 # ---- n-grams
@@ -231,7 +242,7 @@ def test_takes_of_every_kind_stand_beside_the_recordings(model: Model, tmp_path:
         assert row["interval"][0] <= row["notes_per_second"] <= row["interval"][1]
     assert rows["alone", "recordings"]["lengths"][-1] == pytest.approx(lengths.max(), abs=0.011)
     assert json.loads(json.dumps(found["textures"], allow_nan=False)) == found["textures"]
-    assert "passages of 1 s, 2 of each kind" in lines(found)
+    assert "passages of 1 s, 2 of each kind" in str(found).splitlines()
     again = evaluate(model, data, takes=2, seconds=1.0, seed=3)
     assert again["textures"] == found["textures"]
     with pytest.raises(DataError, match="has 300 seconds"):
@@ -293,7 +304,7 @@ def test_a_model_that_plays_its_training_is_found_out(
     assert (longest["name"], longest["transposed"]) == ("t2.mid", 2)
     assert longest["notes"] > 0.8 * len(stolen) > 2 * found["copies"]["reference"]["longest"]["notes"]
     assert found["copies"]["model"]["median_notes"] < longest["notes"]
-    shown = "\n".join(lines(full))
+    shown = str(full)
     assert "t2.mid at 10." in shown and "inter-onset interval" in shown
 
 
@@ -307,7 +318,7 @@ def test_without_training_music_no_copies_are_sought(
     found = full["samples"]
     assert found["copies"] is None
     assert list(found["likeness"]["pitch"]) == ["model", "unigram"]
-    assert lines(full)
+    assert len(full.tables) == 2 and str(full)
 
 
 def test_the_excerpts_are_other_pieces_than_the_yardstick(

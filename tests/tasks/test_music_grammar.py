@@ -8,12 +8,12 @@ import pytest
 import torch
 
 import suite
-from suite.data.events import RATE, steps
+from suite.data.events import STEP_RATE, steps
 from suite.data.performance import Note, Performance
 from suite.errors import CheckpointError
 from suite.tasks.music.bounds import WINDOWS, Bounds, sounding, struck, thinned
-from suite.tasks.music.format import Format
-from suite.tasks.music.grammar import CODA, HIGHEST, LONGEST_SILENCE, LOWEST, MusicGrammar
+from suite.tasks.music.format import HIGHEST_KEY, LOWEST_KEY, Format
+from suite.tasks.music.grammar import CODA, LONGEST_SILENCE, MusicGrammar
 
 FORMAT = Format()
 TABLE = FORMAT.table
@@ -59,11 +59,11 @@ def test_grammar_writes_what_the_encoder_would(pedal: bool, seed: int) -> None:
     limit = int(np.random.default_rng(seed).integers(1, 3000))
     tokens = walk(MusicGrammar(format, limit=limit), seed, [format.special("<bos>")])
     performance = format.performance(tokens)
-    assert round(performance.duration * RATE) == limit
+    assert round(performance.duration * STEP_RATE) == limit
     assert format.events(performance) == tokens
     on, off = (sum(token in kind.ids for token in tokens) for kind in (TABLE.on, TABLE.off))
     assert on == off == len(performance)
-    assert performance.pitch.min() >= LOWEST and performance.pitch.max() <= HIGHEST
+    assert performance.pitch.min() >= LOWEST_KEY and performance.pitch.max() <= HIGHEST_KEY
     assert not performance.pedal or not performance.pedal[-1].down
 
 
@@ -71,9 +71,9 @@ def test_grammar_bounds_silence_and_notes() -> None:
     """A walk that always waits as long as it may neither falls silent nor holds a key for ever."""
     performance = FORMAT.performance(walk(MusicGrammar(FORMAT, limit=12000), 1, [FORMAT.special("<bos>")], hurry=1.0))
     longest = (performance.end - performance.start).max()
-    assert longest <= Bounds().lengths[-1] + 1 + CODA / RATE
+    assert longest <= Bounds().lengths[-1] + 1 + CODA / STEP_RATE
     reached = np.maximum.accumulate(performance.end)[:-1]
-    assert (performance.start[1:] - reached).max() * RATE <= LONGEST_SILENCE
+    assert (performance.start[1:] - reached).max() * STEP_RATE <= LONGEST_SILENCE
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -83,9 +83,9 @@ def test_grammar_keeps_a_melody(seed: int) -> None:
     limit = int(steps(np.array(melody.duration)))
     tokens = walk(MusicGrammar(FORMAT, limit=limit, melody=melody), seed, [FORMAT.special("<bos>")])
     performance = FORMAT.performance(tokens)
-    struck = {(note.pitch, round(note.start * RATE), round(note.end * RATE)) for note in performance.notes}
-    assert {(note.pitch, round(note.start * RATE), round(note.end * RATE)) for note in melody.notes} <= struck
-    assert len(performance) > len(melody) and round(performance.duration * RATE) == limit
+    struck = {(note.pitch, round(note.start * STEP_RATE), round(note.end * STEP_RATE)) for note in performance.notes}
+    assert {(note.pitch, round(note.start * STEP_RATE), round(note.end * STEP_RATE)) for note in melody.notes} <= struck
+    assert len(performance) > len(melody) and round(performance.duration * STEP_RATE) == limit
 
 
 def test_end_can_be_drawn() -> None:
@@ -118,7 +118,7 @@ def test_grammar_keeps_to_its_bounds(pedal: bool, seed: int) -> None:
     for window, (_, most) in zip(WINDOWS, NARROW.strokes, strict=True):
         assert struck(music, music.start + 0.001, window).max() <= most
     assert sounding(music, music.start + 0.001).max() <= NARROW.voices[1]
-    whole = music.end < music.duration - CODA / RATE
+    whole = music.end < music.duration - CODA / STEP_RATE
     assert (music.end - music.start)[whole].max() <= NARROW.lengths[-1] + 1
 
 
@@ -134,7 +134,7 @@ def test_long_notes_end_at_many_lengths() -> None:
             state = grammar.advance(state, TABLE.shift.id(10))
         ends.append(state.step - struck_at)
         state = grammar.advance(grammar.advance(state, 128 + 50 + number % 12), TABLE.shift.id(10))
-    lengths = np.array(ends) / RATE
+    lengths = np.array(ends) / STEP_RATE
     low, *_, high = Bounds().lengths
     assert low <= lengths.min() and lengths.max() <= high + 0.1
     assert np.unique(lengths, return_counts=True)[1].max() < 30 and np.quantile(lengths, 0.9) > 3
@@ -162,8 +162,8 @@ def test_a_melody_denser_than_the_bounds_is_kept(seed: int) -> None:
     limit = int(steps(np.array(melody.duration)))
     grammar = MusicGrammar(FORMAT, limit=limit, melody=melody, bounds=NARROW)
     music = FORMAT.performance(walk(grammar, seed, [FORMAT.special("<bos>")]))
-    kept = {(note.pitch, round(note.start * RATE), round(note.end * RATE)) for note in music.notes}
-    assert {(note.pitch, round(note.start * RATE), round(note.end * RATE)) for note in melody.notes} <= kept
+    kept = {(note.pitch, round(note.start * STEP_RATE), round(note.end * STEP_RATE)) for note in music.notes}
+    assert {(note.pitch, round(note.start * STEP_RATE), round(note.end * STEP_RATE)) for note in melody.notes} <= kept
 
 
 def test_bounds_are_quantiles_of_music() -> None:

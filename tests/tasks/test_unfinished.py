@@ -99,7 +99,7 @@ def classified(model: str) -> None:
 
 
 def translated(model: str) -> None:
-    assert isinstance(pipeline("translate", model, source="en", target="de", beams=2)(["one 1"])[0].text, str)
+    assert isinstance(pipeline("translate", model, source="en", target="de", beams=2)("one 1").text, str)
 
 
 def summed_up(model: str) -> None:
@@ -199,7 +199,7 @@ def test_killed_after_a_saved_state_there_is_a_model(
 
     written = suite.checkpoint.write_tensors
     monkeypatch.setattr(RunDirectory, "save", save)
-    monkeypatch.setattr(suite.checkpoint, "write_tensors", write)
+    monkeypatch.setattr("suite.checkpoint.format.write_tensors", write)
     with pytest.raises(Killed):
         fit(recipe, run, cache=tmp_path / "cache", device="cpu")
     with pytest.warns(UnfinishedWarning, match=f"step {2 if where == 'state' else 4} of 4"):
@@ -224,7 +224,8 @@ def test_a_finished_run_that_goes_on_never_passes_for_finished(tmp_path: Path, m
             raise Killed
         plain(path, *rest)
 
-    monkeypatch.setattr(suite.checkpoint, "write_atomic", write)
+    for module in ("format", "tensors"):
+        monkeypatch.setattr(f"suite.checkpoint.{module}.write_atomic", write)
     with pytest.raises(Killed):
         fit(longer, run, cache=cache, device="cpu")
     assert order == ["config.json", "model.safetensors"]

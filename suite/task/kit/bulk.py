@@ -37,6 +37,7 @@ class BulkFormat:
     Attributes:
         columns: names of what is added to a record.
         values: from a result to their values, JSON values.
+        empty: values for a record without text, which is not answered (none: null for each).
         in_tables: how many of the columns are added to a table, where JSON objects get all.
         line: from a text and its result to a line of a .txt file.
         flat: whether, in the cells of a .tsv file, spaces stand for tabs and line ends, which do not fit there; else
@@ -45,6 +46,7 @@ class BulkFormat:
 
     columns: Sequence[str] = ("result",)
     values: Callable[[Any], Sequence[Any]] = lambda result: (result.text,)
+    empty: Sequence[Any] = ()
     in_tables: int | None = None
     line: Callable[[str, Any], str] = lambda text, result: " ".join(result.text.splitlines())
     flat: bool = False
@@ -77,6 +79,7 @@ def process(
     settings: Mapping[str, Any] | None = None,
     progress: Callable[[int], object] = lambda records: None,
     seen: Callable[[Row, Any], object] = lambda row, result: None,
+    total: Callable[[int], object] = lambda records: None,
 ) -> Done:
     """Answer every record of a file.
 
@@ -90,9 +93,10 @@ def process(
         settings: what decides the results, plain JSON: a run goes on only with the same.
         progress: called with the number of records just done.
         seen: called with each new row and its result.
+        total: called with the number of records of a file, once they are counted.
 
     Raises:
-        DataError: the input cannot be read, or the unfinished output is not from it.
+        DataError: the input cannot be read, or what lies at OUTPUT.part is not an unfinished output from it.
         ConfigError: the output would overwrite something, is not a regular file, or another process writes it.
     """
     kind: Kind = "txt" if source == STANDARD_INPUT else kind_of(source)
@@ -106,6 +110,7 @@ def process(
         return _stream(work, output)
     file = _one_file(source)
     survey = _survey(file, kind, column, form.columns)
+    total(survey.records)
     if output is None:
         with _opened(file, kind, column) as rows:
             work.names = survey.names(form, written)
@@ -207,7 +212,8 @@ class _Work:
             if self.written == "txt":
                 lines.append(("" if result is None else self.form.line(row.text, result)) + row.end)
                 continue
-            values = [None] * len(self.names) if result is None else self.form.values(result)[: len(self.names)]
+            empty = self.form.empty or [None] * len(self.names)
+            values = (empty if result is None else self.form.values(result))[: len(self.names)]
             if self.form.flat and self.written == "tsv":
                 values = [" ".join(re.split(r"[\t\r\n]+", one)) if isinstance(one, str) else one for one in values]
             lines.append(written_row(rows, row, self.names, values, self.written))
@@ -257,10 +263,18 @@ def _to_file(
     place.parent.mkdir(parents=True, exist_ok=True)
     with locked(place):
         before, size = _resumed(part, journal, about, survey.records)
-        if output.exists() and not (before == survey.records and part.exists()):
-            raise ConfigError(f"{output} exists already; remove it, or name another file to write to")
         work.names = survey.names(work.form, work.written)
+        if output.exists() and not (before == survey.records and part.exists()):
+            # only a run killed between the two last lines leaves a whole output and its journal
+            if not (size and before == survey.records and place.stat().st_size == size):
+                raise ConfigError(f"{output} exists already; remove it, or name another file to write to")
+            journal.unlink()
+            return Done(records=before, before=before, empty=0, columns=tuple(work.names))
+        if not part.exists():
+            before = size = 0
         work.progress(before)
+        if not before:  # first of all, so that a part without a journal is somebody else's
+            write_atomic(journal, json.dumps({**about, "records": 0, "bytes": 0}).encode())
         with part.open("r+b" if before or size else "wb") as file, _opened(source, kind, column) as rows:
             file.truncate(size)
             file.seek(size)
@@ -321,9 +335,11 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
     """How many records and bytes of an unfinished output are whole.
 
     Raises:
-        DataError: it is of another run.
+        DataError: it is of another run, or of none.
     """
-    if not (part.exists() and journal.exists()):
+    if not journal.exists():
+        if part.exists():
+            raise DataError(f"{part} is in the way, and is not the unfinished output of this command: remove it")
         return 0, 0
     try:
         before = json.loads(journal.read_bytes())
@@ -331,9 +347,13 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise DataError(f"{journal} is in the way, and is not the journal of an unfinished run: remove it") from None
     other = [name for name in {**about, **before} if about.get(name) != before.get(name)]
+    if not done:  # nothing that could be lost
+        return 0, 0
+    if other and not part.exists():
+        return 0, 0
     if other:
         raise DataError(f"{part} was begun with another {' and '.join(sorted(other))}; use the same, or remove it")
-    if not 0 <= done <= records or part.stat().st_size < size:
+    if not 0 <= done <= records or (part.exists() and part.stat().st_size < size):
         raise DataError(f"{part} does not hold what {journal.name} says; remove both to start over")
     return done, size
 

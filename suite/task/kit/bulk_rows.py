@@ -6,6 +6,7 @@ Kinds: "txt" (a text a line), "csv", "tsv" and "jsonl", told by the file's suffi
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -133,7 +134,7 @@ def _objects(lines: Iterable[str], name: str, column: str) -> Iterator[Row]:
         if not isinstance(record, dict):
             raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
         if column not in record:
-            raise DataError(f"{where}: no field {column!r}; there are {', '.join(record)[:300] or 'none'}")
+            raise DataError(f"{where}: no field {column!r}; available: {', '.join(record)[:300] or 'none'}")
         value = record[column]
         if value is not None and not isinstance(value, str):
             raise DataError(f"{where}: field {column!r} holds {type(value).__name__}, not text")
@@ -175,7 +176,7 @@ def _place(names: Sequence[str] | None, width: int, column: str | None, name: st
         return list(names).index(column)
     if column.isdecimal() and 1 <= int(column) <= width:
         return int(column) - 1
-    there = f"there are {', '.join(names)[:300]}" if names is not None else f"there are {width}, without names"
+    there = f"available: {', '.join(names)[:300]}" if names is not None else f"the table has {width}, without names"
     raise DataError(f"{name}, line 1: no column {column!r}; {there}")
 
 
@@ -239,12 +240,22 @@ def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any
     if written == "jsonl":
         names = rows.names or ([_TEXT] if rows.kind == "txt" else [str(place + 1) for place in range(len(row.cells))])
         record = row.cells if isinstance(row.cells, dict) else dict(zip(names, row.cells, strict=True))
-        return json.dumps({**record, **dict(zip(added, values, strict=True))}, ensure_ascii=False) + "\n"
+        results = dict(zip(added, map(_json_value, values), strict=True))
+        return json.dumps({**record, **results}, ensure_ascii=False, allow_nan=False) + "\n"
     cells = [_cell(value) for value in values]
     delimiter = rows.delimiter if rows.kind == written else "," if written == "csv" else "\t"
     if written == rows.kind:
         return f"{row.raw}{delimiter}{_join(cells, written, delimiter)}{row.end}"
     return _join([*map(str, row.cells), *cells], written, delimiter) + "\n"
+
+
+def _json_value(value: Any) -> Any:
+    """The value with None for what JSON cannot say: NaN and infinities."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _json_value(one) for name, one in value.items()}
+    return [_json_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _cell(value: Any) -> str:

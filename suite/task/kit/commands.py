@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from suite.cli.options import prompt_text
+from suite.cli.options import check_is_text, prompt_text
 from suite.cli.session import Session, session
 from suite.cli.settings import setting, takes
 from suite.cli.show import write
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from suite.evaluation import Report
     from suite.task.contract import Task
     from suite.task.kit.bulk import Done
+    from suite.task.kit.bulk_rows import Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +85,27 @@ class BulkOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Options of every eval command.
+
+    Attributes:
+        markdown: whether the report is written as Markdown.
+    """
+
+    markdown: bool = setting(False, "Write the report as Markdown.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvalOptions:
     """Options of the default eval command.
 
     Attributes:
         train: what baselines learn from.
         limit: records; 0 for all.
-        markdown: whether the report is written as Markdown.
     """
 
     train: tuple[str, ...] = setting((), "Data that baselines learn from.", metavar="SOURCE")
     limit: int = setting(0, "Number of records to evaluate, evenly spread (0: all).", metavar="N", min=0)
-    markdown: bool = setting(False, "Write the report as Markdown.")
 
 
 def run_command(task: Task[Any, Any, Any]) -> click.Command:
@@ -131,6 +142,8 @@ def texts(inputs: tuple[str, ...], file: str | None, *, quiet: bool = False, who
     if len(inputs) > 1:
         if file is not None:
             raise click.UsageError("give the text as an argument or with --file, not both")
+        for one in inputs:
+            check_is_text(one, quiet=quiet)
         return list(inputs)
     if not inputs and file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("there is no input: give a TEXT, --file, --input, or pipe one in")
@@ -138,7 +151,14 @@ def texts(inputs: tuple[str, ...], file: str | None, *, quiet: bool = False, who
 
 
 def run_bulk(
-    task: Task[Any, Any, Any], pipeline: Any, answer: Any, bulk: BulkOptions, session: Session, settings: dict[str, Any]
+    task: Task[Any, Any, Any],
+    pipeline: Any,
+    answer: Any,
+    bulk: BulkOptions,
+    session: Session,
+    settings: dict[str, Any],
+    *,
+    seen: Callable[[Row, Any], object] = lambda row, result: None,
 ) -> Done:
     """Answer every record of a file; see `suite.task.kit.bulk.process`.
 
@@ -149,21 +169,41 @@ def run_bulk(
         bulk: the files.
         session: of the command.
         settings: what else decides the results, plain JSON.
+        seen: called with each new row and its result.
+
+    Raises:
+        KeyboardInterrupt: somebody stopped it; the message says how to resume.
     """
-    from suite.task.kit.bulk import process
+    from suite.task.kit.bulk import STANDARD_INPUT, process
 
     assert bulk.source is not None
     settings = {"task": task.name, "model": session.model, "revision": session.revision, **settings}
+    answered = 0
     with session.progress(desc=task.name, unit="records") as bar:
-        done = process(
-            bulk.source,
-            bulk.output,
-            answer,
-            task.bulk_format(pipeline),
-            column=bulk.column,
-            settings=settings | {"quantize": session.quantize},
-            progress=bar.update,
-        )
+
+        def progress(records: int) -> None:
+            nonlocal answered
+            answered += records
+            bar.update(records)
+
+        try:
+            done = process(
+                bulk.source,
+                bulk.output,
+                answer,
+                task.bulk_format(pipeline),
+                column=bulk.column,
+                settings=settings | {"quantize": session.quantize},
+                progress=progress,
+                seen=seen,
+                total=lambda records: setattr(bar, "total", records),
+            )
+        except KeyboardInterrupt:
+            if bulk.output is None or bulk.source == STANDARD_INPUT:
+                raise
+            raise KeyboardInterrupt(
+                f"{count(answered, 'record')} done; give the same command again to resume"
+            ) from None
     before = f", {done.before:,} of them before" if done.before else ""
     session.notice(f"{count(done.records, 'record')}{before}: {bulk.output or 'standard output'}")
     return done
@@ -175,13 +215,14 @@ def eval_command(task: Task[Any, Any, Any]) -> click.Command:
     @click.command(task.name, help=f"Measure a model on data, beside baselines: {task.summary}.")
     @click.argument("data", nargs=-1, required=True, metavar="DATA...")
     @takes(EvalOptions)
+    @takes(ReportOptions, "shown")
     @session(task.name)
-    def evaluate(data: tuple[str, ...], options: EvalOptions, session: Session) -> None:
-        check_format(session, options.markdown)
+    def evaluate(data: tuple[str, ...], options: EvalOptions, shown: ReportOptions, session: Session) -> None:
+        check_format(session, shown.markdown)
         model = session.load()
         with session.progress(desc=task.name, unit="records") as bar:
             report = task.evaluate(model, data, train=options.train, limit=options.limit, progress=bar.update)
-        show_report(report, session, markdown=options.markdown)
+        show_report(report, session, markdown=shown.markdown)
 
     return evaluate
 

@@ -1,10 +1,10 @@
-"""The music figures of FIGURES.md.
+"""Make the music figures of FIGURES.md, and measure the bounds that a checkpoint keeps; run from the repository's root.
 
-python -m suite.tasks.music.figures round-trip asap_performances.zip
-python -m suite.tasks.music.figures positions asap_performances.zip --out runs/positions
-python -m suite.tasks.music.figures speed
-python -m suite.tasks.music.figures reading asap_performances.zip
-python -m suite.tasks.music.figures bounds piano-midi-de.zip pop909.zip --held-out 0.05 --write tasks/music/checkpoint
+python -m benchmarks.music round-trip asap_performances.zip
+python -m benchmarks.music positions asap_performances.zip --out runs/positions
+python -m benchmarks.music speed
+python -m benchmarks.music reading asap_performances.zip
+python -m benchmarks.music bounds piano-midi-de.zip pop909.zip --held-out 0.05 --write tasks/music/checkpoint
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from suite.data.midi import read_midi
 from suite.data.performance import Performance
 from suite.data.recordings import read_recordings, split_by_piece
 from suite.errors import DataError
-from suite.tasks.music.task import Music
+from suite.tasks.music.task import MusicTask
 from suite.training.fit import cache_directory, fit_data, kept
 from suite.training.recipe import Recipe
 
+RECIPES = Path(__file__).parents[1] / "tasks" / "music"
 POSITIONS = ("rotary", "relative", "learned")
 
 
@@ -128,14 +129,14 @@ def positions(archive: Path, out: Path, seeds: int, only: tuple[str, ...], setti
 def run_positions(kind: str, seed: int, archive: Path, out: Path, settings: Iterable[str]) -> dict[str, Any]:
     """One run; what was made before is read."""
     lines = [f"data.train=[{json.dumps(str(archive))}]", f"model.position={kind}", f"seed={seed}", *settings]
-    recipe = Recipe.load(Path(__file__).with_name("positions.toml"), lines)
+    recipe = Recipe.load(RECIPES / "positions.toml", lines)
     label = f"{kind}-seed{seed}"
     return kept(out / f"{label}.json", recipe, partial(timed_run, recipe, out / label))
 
 
 def timed_run(recipe: Recipe, out: Path) -> dict[str, Any]:
     """Train once: the loss, and how long it took."""
-    data = Music().prepare(recipe, cache_directory())
+    data = MusicTask().prepare(recipe, cache_directory())
     started = time.perf_counter()
     fitted = fit_data(recipe, data, out, say=notice)
     minutes = (time.perf_counter() - started) / 60
@@ -165,7 +166,7 @@ def speed(context: int, tokens: int, uncached: int) -> None:
 
     rows = []
     for kind in ("rotary", "relative"):
-        recipe = Recipe.load(Path(__file__).with_name("recipe.toml"))
+        recipe = Recipe.load(RECIPES / "recipe.toml")
         shape = recipe.model | {"vocab_size": Format().vocab_size, "context": context, "position": kind}
         torch.manual_seed(0)
         model = Transformer(ModelConfig.from_dict(shape)).eval()
