@@ -81,7 +81,7 @@ def evaluate(
         progress(1)
     for name, baseline in BASELINES.items():
         summaries[name] = [baseline(article, budget) for article, budget in zip(articles, budgets, strict=True)]
-    found = {
+    found: dict[str, Any] = {
         "model": model.name,
         "articles": len(articles),
         "words": options.words,
