@@ -80,11 +80,11 @@ def read_text(file: File | Path) -> str:
     return decode(file.read(), file.name).removeprefix("\ufeff")
 
 
-def text_lines(file: File | Path, *, keep_mark: bool = False) -> Iterator[str]:
+def text_lines(file: File | Path) -> Iterator[str]:
     """Read the lines of a file with their ends; see `decode_lines`."""
     file = File.of(file) if isinstance(file, Path) else file
     with file.open() as stream:
-        yield from decode_lines(stream, file.name, keep_mark=keep_mark)
+        yield from decode_lines(stream, file.name)
 
 
 def decode(content: bytes, name: str) -> str:

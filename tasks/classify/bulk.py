@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from suite.data.labelled import KNOWN
+from suite.data.label_columns import KNOWN
 from suite.data.packed import SUFFIXES, unpack, unpacked_suffix
 from suite.data.record_files import check_surrogates, decode_lines, parse_json_lines
 from suite.data.separated import csv_rows, tab_fields

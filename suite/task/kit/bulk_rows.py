@@ -14,7 +14,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from suite.data.labelled import KNOWN
+from suite.data.label_columns import KNOWN
 from suite.data.packed import unpacked_suffix
 from suite.data.record_files import check_surrogates, parse_json
 from suite.data.separated import SAMPLE, find_delimiter, split_rows, tab_fields
@@ -134,7 +134,7 @@ def _objects(lines: Iterable[str], name: str, column: str) -> Iterator[Row]:
         if not isinstance(record, dict):
             raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
         if column not in record:
-            raise DataError(f"{where}: no field {column!r}; there are {', '.join(record)[:300] or 'none'}")
+            raise DataError(f"{where}: no field {column!r}; available: {', '.join(record)[:300] or 'none'}")
         value = record[column]
         if value is not None and not isinstance(value, str):
             raise DataError(f"{where}: field {column!r} holds {type(value).__name__}, not text")
@@ -176,7 +176,7 @@ def _place(names: Sequence[str] | None, width: int, column: str | None, name: st
         return list(names).index(column)
     if column.isdecimal() and 1 <= int(column) <= width:
         return int(column) - 1
-    there = f"there are {', '.join(names)[:300]}" if names is not None else f"there are {width}, without names"
+    there = f"available: {', '.join(names)[:300]}" if names is not None else f"the table has {width}, without names"
     raise DataError(f"{name}, line 1: no column {column!r}; {there}")
 
 
