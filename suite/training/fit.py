@@ -34,7 +34,8 @@ from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.model.lora import add_lora, additions
 from suite.task import TrainingData, find_task
-from suite.training.loop import Kept, TrainResult, train
+from suite.training.keeping import Kept
+from suite.training.loop import TrainResult, train
 from suite.training.recipe import Recipe
 
 if TYPE_CHECKING:
