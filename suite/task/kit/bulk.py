@@ -37,12 +37,36 @@ class BulkFormat:
         values: from a result to their values, JSON values.
         in_tables: how many of the columns are added to a table, where JSON objects get all.
         line: from a text and its result to a line of a .txt file.
+        empty: from a text without words to the result that stands for it in the file (None: there is none, so its
+            values are null, and its line is empty).
     """
 
     columns: Sequence[str] = ("result",)
     values: Callable[[Any], Sequence[Any]] = lambda result: (result.text,)
     in_tables: int | None = None
     line: Callable[[str, Any], str] = lambda text, result: " ".join(result.text.splitlines())
+    empty: Callable[[str], Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Input:
+    """The file that is read, and its columns."""
+
+    path: Path
+    kind: Kind
+    column: str | None
+    second: str | None
+
+    @contextmanager
+    def rows(self) -> Iterator[Rows]:
+        import gzip
+        import zlib
+
+        with open_packed(self.path) as stream:
+            try:
+                yield read_rows(_decoded(stream, str(self.path)), str(self.path), self.kind, self.column, self.second)
+            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                raise DataError(f"{self.path}: damaged ({error})") from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +89,12 @@ class Done:
 def process(
     source: Path,
     output: Path | None,
-    answer: Callable[[list[str]], Sequence[Any]],
+    answer: Callable[[list[Any]], Sequence[Any]],
     form: BulkFormat,
     *,
     column: str | None = None,
+    second: str | None = None,
+    as_json: bool = False,
     settings: Mapping[str, Any] | None = None,
     progress: Callable[[int], object] = lambda records: None,
     seen: Callable[[Row, Any], object] = lambda row, result: None,
@@ -79,9 +105,11 @@ def process(
         source: a .txt (a text a line), .csv, .tsv or .jsonl file, perhaps packed; "-" is standard input, a text a line,
             which is answered as it comes.
         output: of the kind that its suffix says (None: standard output, of the kind of the input).
-        answer: from texts, none of them empty, to a result each.
+        answer: from texts, none of them empty, to a result each; with `second`, from pairs (tuples) of them.
         form: how results are written.
         column: with the text; see `read_rows`.
+        second: column with the second text of pairs.
+        as_json: write JSON lines to standard output, whatever the kind of the input.
         settings: what decides the results, plain JSON: a run goes on only with the same.
         progress: called with the number of records just done.
         seen: called with each new row and its result.
@@ -91,7 +119,7 @@ def process(
         ConfigError: the output would overwrite something, is not a regular file, or another process writes it.
     """
     kind: Kind = "txt" if source == STANDARD_INPUT else kind_of(source)
-    written = kind if output is None else kind_of(output)
+    written: Kind = kind_of(output) if output is not None else "jsonl" if as_json else kind
     if written == "txt" and kind != "txt":
         raise ConfigError(f"{output}: records do not fit lines of text; name a .csv, .tsv or .jsonl file")
     if kind == "jsonl" and written != "jsonl":
@@ -100,18 +128,20 @@ def process(
         raise DataError(f"{source}: bulk work reads a regular file; pipe it in with --input -")
     work = _Work(answer, form, written, progress, seen)
     if source == STANDARD_INPUT:
-        return _stream(work, output)
-    survey = _survey(source, kind, column, form.columns)
+        return _stream(work, output, column or second)
+    given = _Input(path=source, kind=kind, column=column, second=second)
+    survey = _survey(given, written, form.columns)
     if output is None:
-        with _opened(source, kind, column) as rows:
+        with given.rows() as rows:
             work.names = survey.names(form, written)
             _write(sys.stdout, header(rows, work.names, written))
             for chunk in _chunks(rows.rows):
                 _write(sys.stdout, work.answered(rows, chunk))
         return Done(records=survey.records, before=0, empty=work.empty, columns=tuple(work.names))
     about = {"input": survey.digest, "column": column, "output": written, **(settings or {})}
-    about = json.loads(json.dumps(about))
-    return _to_file(work, source, output, kind, column, survey, about)
+    if second is not None:
+        about["second"] = second
+    return _to_file(work, given, output, survey, json.loads(json.dumps(about)))
 
 
 # ---- one pass before
@@ -130,35 +160,26 @@ class _Survey:
         return [f"predicted_{name}" if self.taken else name for name in form.columns[:count]]
 
 
-def _survey(source: Path, kind: Kind, column: str | None, columns: Sequence[str]) -> _Survey:
+def _survey(given: _Input, written: Kind, columns: Sequence[str]) -> _Survey:
     """Read the whole input once: every row is checked, counted and hashed."""
     digest = hashlib.sha256()
     records = 0
     keys: set[str] = set()
-    with _opened(source, kind, column) as rows:
+    with given.rows() as rows:
         digest.update(rows.head.encode())
         keys.update(rows.names or ())
+        if written == "jsonl" and rows.names is not None and len(set(rows.names)) < len(rows.names):
+            twice = next(name for name in rows.names if rows.names.count(name) > 1)
+            raise DataError(f"{given.path}: two columns of the name {twice!r}, of which a JSON object holds one")
         for row in rows.rows:
             digest.update((row.raw + row.end).encode())
             records += 1
             if isinstance(row.cells, dict):
                 keys.update(row.cells)
     taken = any(name in keys for name in columns)
-    if taken and (twice := [name for name in columns if f"predicted_{name}" in keys]):
-        raise DataError(f"{source}: there is a column 'predicted_{twice[0]}' already; rename it or take it out")
+    if taken and (again := [name for name in columns if f"predicted_{name}" in keys]):
+        raise DataError(f"{given.path}: there is a column 'predicted_{again[0]}' already; rename it or take it out")
     return _Survey(records=records, digest=digest.hexdigest(), taken=taken)
-
-
-@contextmanager
-def _opened(source: Path, kind: Kind, column: str | None) -> Iterator[Rows]:
-    import gzip
-    import zlib
-
-    with open_packed(source) as stream:
-        try:
-            yield read_rows(_decoded(stream, str(source)), str(source), kind, column)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DataError(f"{source}: damaged ({error})") from None
 
 
 def _decoded(stream: Any, name: str) -> Iterator[str]:
@@ -180,7 +201,7 @@ class _Work:
 
     def __init__(
         self,
-        answer: Callable[[list[str]], Sequence[Any]],
+        answer: Callable[[list[Any]], Sequence[Any]],
         form: BulkFormat,
         written: Kind,
         progress: Callable[[int], object],
@@ -193,16 +214,19 @@ class _Work:
     def answered(self, rows: Rows, chunk: Sequence[Row]) -> str:
         """The lines that some rows become."""
         asked = [row for row in chunk if row.text.strip()]
-        results = self.answer([row.text for row in asked]) if asked else []
+        texts = [row.text if row.second is None else (row.text, row.second) for row in asked]
+        results = self.answer(texts) if asked else []
         if len(results) != len(asked):
             raise DataError(f"{chunk[0].where}: {len(asked)} texts got {len(results)} results; please report this")
         found = iter(results)
         lines = []
         for row in chunk:
-            result = next(found) if row.text.strip() else None
-            self.empty += result is None
-            if result is not None:
+            if row.text.strip():
+                result = next(found)
                 self.seen(row, result)
+            else:
+                result = None if self.form.empty is None else self.form.empty(row.text)
+                self.empty += 1
             if self.written == "txt":
                 lines.append(("" if result is None else self.form.line(row.text, result)) + row.end)
                 continue
@@ -212,14 +236,16 @@ class _Work:
         return "".join(lines)
 
 
-def _stream(work: _Work, output: Path | None) -> Done:
+def _stream(work: _Work, output: Path | None, column: str | None) -> Done:
     """Standard input, a line a text, answered as it comes; nothing to go on with later."""
-    rows = read_rows(_decoded(sys.stdin.buffer, "standard input"), "standard input", "txt", None)
+    rows = read_rows(_decoded(sys.stdin.buffer, "standard input"), "standard input", "txt", column)
     most = 1 if sys.stdin.isatty() else ROWS
     records = 0
 
     def fill(file: IO[str]) -> None:
         nonlocal records
+        if work.written != "txt":
+            _write(file, header(rows, work.names, work.written))
         for chunk in _chunks(rows.rows, most):
             _write(file, work.answered(rows, chunk))
             records += len(chunk)
@@ -242,10 +268,8 @@ def _write(file: IO[str], text: str) -> None:
     file.flush()
 
 
-def _to_file(
-    work: _Work, source: Path, output: Path, kind: Kind, column: str | None, survey: _Survey, about: dict[str, Any]
-) -> Done:
-    check_output(output, source)
+def _to_file(work: _Work, given: _Input, output: Path, survey: _Survey, about: dict[str, Any]) -> Done:
+    check_output(output, given.path)
     place = output.resolve()  # a link stays a link
     part = place.with_name(place.name + ".part")
     journal = part.with_name(part.name + ".json")
@@ -256,7 +280,7 @@ def _to_file(
             raise ConfigError(f"{output} exists already; remove it, or name another file to write to")
         work.names = survey.names(work.form, work.written)
         work.progress(before)
-        with part.open("r+b" if before or size else "wb") as file, _opened(source, kind, column) as rows:
+        with part.open("r+b" if before or size else "wb") as file, given.rows() as rows:
             file.truncate(size)
             file.seek(size)
             if not size:
@@ -338,11 +362,12 @@ def _chunks(rows: Iterator[Row], most: int = ROWS) -> Iterator[list[Row]]:
     chunk: list[Row] = []
     size = 0
     for row in rows:
-        if chunk and (len(chunk) == most or size + len(row.text) > CHARACTERS):
+        length = len(row.text) + len(row.second or "")
+        if chunk and (len(chunk) == most or size + length > CHARACTERS):
             yield chunk
             chunk, size = [], 0
         chunk.append(row)
-        size += len(row.text)
+        size += length
         if most == 1:
             yield chunk
             chunk, size = [], 0

@@ -46,6 +46,7 @@ class Row(NamedTuple):
         raw: the row as it stands in the file, without its end.
         end: its line end.
         cells: of a table, or the object of a JSON line.
+        second: the second text of a pair, where a column of second texts is read.
     """
 
     where: str
@@ -53,6 +54,7 @@ class Row(NamedTuple):
     raw: str
     end: str
     cells: list[str] | dict[str, Any]
+    second: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,7 @@ def kind_of(path: Path) -> Kind:
     raise ConfigError(f"{path}: bulk work reads and writes {', '.join(name for name in KINDS if name)}; convert it")
 
 
-def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None) -> Rows:
+def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None, second: str | None = None) -> Rows:
     """Rows of decoded lines.
 
     Args:
@@ -98,6 +100,7 @@ def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None) -
         name: of the file, for errors.
         kind: of the file.
         column: with the text: a name, or a number from 1 (None: "text" where there is such a column, else the first).
+        second: with the second text of pairs, likewise (None: there are no pairs).
 
     Raises:
         DataError: now or while reading: the file is not of its kind, or lacks the column.
@@ -107,12 +110,12 @@ def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None) -
     mark = "\ufeff" if first.startswith("\ufeff") else ""  # without it Excel does not take a .csv for UTF-8
     lines = chain([first.removeprefix(mark)] if first else [], lines)
     if kind == "txt":
-        if column is not None:
+        if column is not None or second is not None:
             raise ConfigError(f"{name}: lines of text have no columns; leave out --column")
         return Rows(kind=kind, head=mark, rows=_texts(lines, name))
     if kind == "jsonl":
-        return Rows(kind=kind, rows=_objects(lines, name, column or _TEXT))
-    return _table(lines, name, kind, column, mark)
+        return Rows(kind=kind, rows=_objects(lines, name, column or _TEXT, second))
+    return _table(lines, name, kind, (column, second), mark)
 
 
 def parted(line: str) -> tuple[str, str]:
@@ -127,7 +130,7 @@ def _texts(lines: Iterable[str], name: str) -> Iterator[Row]:
         yield Row(f"{name}, line {number}", raw, raw, end, [raw])
 
 
-def _objects(lines: Iterable[str], name: str, column: str) -> Iterator[Row]:
+def _objects(lines: Iterable[str], name: str, column: str, second: str | None) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         if not line.strip():  # not a record
             continue
@@ -138,14 +141,22 @@ def _objects(lines: Iterable[str], name: str, column: str) -> Iterator[Row]:
             raise DataError(f"{where}: not JSON ({json_fault(error)})") from None
         if not isinstance(record, dict):
             raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
-        if column not in record:
-            raise DataError(f"{where}: no field {column!r}; there are {', '.join(record)[:300] or 'none'}")
-        value = record[column]
-        if value is not None and not isinstance(value, str):
-            raise DataError(f"{where}: field {column!r} holds {type(value).__name__}, not text")
-        check_surrogates(json.dumps(record, ensure_ascii=False), where)  # anywhere: the whole object is written again
+        text, other = _value(record, column, where), None if second is None else _value(record, second, where)
+        try:  # the whole object is written again, so all of it must be fit for that
+            check_surrogates(json.dumps(record, ensure_ascii=False, allow_nan=False), where)
+        except (ValueError, RecursionError) as error:  # 1e400 is read as infinity
+            raise DataError(f"{where}: cannot be written as JSON again ({error})") from None
         raw, end = parted(line)
-        yield Row(where, value or "", raw, end, record)
+        yield Row(where, text, raw, end, record, other)
+
+
+def _value(record: dict[str, Any], column: str, where: str) -> str:
+    if column not in record:
+        raise DataError(f"{where}: no field {column!r}; there are {', '.join(record)[:300] or 'none'}")
+    value = record[column]
+    if value is not None and not isinstance(value, str):
+        raise DataError(f"{where}: field {column!r} holds {type(value).__name__}, not text")
+    return value or ""
 
 
 def _no_number(name: str) -> float:
@@ -153,7 +164,8 @@ def _no_number(name: str) -> float:
     raise json.JSONDecodeError(f"{name} is no JSON value", name, 0)
 
 
-def _table(lines: Iterator[str], name: str, kind: Kind, column: str | None, mark: str) -> Rows:
+def _table(lines: Iterator[str], name: str, kind: Kind, columns: tuple[str | None, str | None], mark: str) -> Rows:
+    column, second = columns
     delimiter, head, found = "\t", mark, _tab_rows(lines, name)
     if kind == "csv":
         sample = list(islice(lines, _SAMPLE))
@@ -165,15 +177,17 @@ def _table(lines: Iterator[str], name: str, kind: Kind, column: str | None, mark
     start = list(islice(found, _SAMPLE))
     if not start:
         raise DataError(f"{name}: no rows")
-    by_name = column is not None and not column.isdecimal()
+    by_name = any(wanted is not None and not wanted.isdecimal() for wanted in columns)
     end, names = "\n", None
     if by_name or has_header([cells for _, _, cells in start], KNOWN):
         _, line, cells = start.pop(0)
         raw, end = parted(line)
         head, names = head + raw, [cell.strip() for cell in cells]
     width = len(names) if names is not None else len(start[0][2])
-    place = _place(names, width, column, name)
-    rows = _checked(chain(start, found), name, width, place)
+    places = [_place(names, width, column, name)]
+    if second is not None:
+        places.append(_place(names, width, second, name))
+    rows = _checked(chain(start, found), name, width, places)
     return Rows(kind=kind, head=head, end=end, names=names, delimiter=delimiter, rows=rows)
 
 
@@ -191,7 +205,7 @@ def _place(names: Sequence[str] | None, width: int, column: str | None, name: st
     raise DataError(f"{name}, line 1: no column {column!r}; {there}")
 
 
-def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, place: int) -> Iterator[Row]:
+def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, places: Sequence[int]) -> Iterator[Row]:
     for number, line, cells in rows:
         raw, end = parted(line)
         if cells in ([], [""]):  # a blank line is a row without text
@@ -201,7 +215,8 @@ def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, 
                 f"{name}, line {number}: {len(cells)} cells, where the first row has {width}; quote a text that has "
                 "in it what parts cells"
             )
-        yield Row(f"{name}, line {number}", cells[place], raw, end, cells)
+        text, *second = (cells[place] for place in places)
+        yield Row(f"{name}, line {number}", text, raw, end, cells, *second)
 
 
 def _tab_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, str, list[str]]]:
@@ -236,11 +251,12 @@ def _csv_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> It
 
 def header(rows: Rows, added: Sequence[str], written: Kind) -> str:
     """What stands before the first row of the output."""
-    if written in ("txt", "jsonl") or rows.names is None:
+    names = [_TEXT] if rows.kind == "txt" else rows.names
+    if written in ("txt", "jsonl") or names is None:
         return rows.head if written == rows.kind else ""
     if written == rows.kind:
         return rows.head + rows.delimiter + _join(added, written, rows.delimiter) + rows.end
-    return _join([*rows.names, *added], written, "," if written == "csv" else "\t") + "\n"
+    return _join([*names, *added], written, "," if written == "csv" else "\t") + "\n"
 
 
 def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any], written: Kind) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from suite.evaluation import Report
     from suite.task.contract import Task
     from suite.task.kit.bulk import Done
+    from suite.task.kit.bulk_rows import Row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,7 +140,16 @@ def texts(inputs: tuple[str, ...], file: str | None, *, quiet: bool = False, who
 
 
 def run_bulk(
-    task: Task[Any, Any, Any], pipeline: Any, answer: Any, bulk: BulkOptions, session: Session, settings: dict[str, Any]
+    task: Task[Any, Any, Any],
+    pipeline: Any,
+    answer: Any,
+    bulk: BulkOptions,
+    session: Session,
+    settings: dict[str, Any],
+    *,
+    second: str | None = None,
+    seen: Callable[[Row, Any], object] = lambda row, result: None,
+    remarks: Callable[[Done], Sequence[str]] = lambda done: (),
 ) -> Done:
     """Answer every record of a file; see `suite.task.kit.bulk.process`.
 
@@ -149,6 +160,9 @@ def run_bulk(
         bulk: the files.
         session: of the command.
         settings: what else decides the results, plain JSON.
+        second: column with the second text of pairs.
+        seen: called with each new row and its result.
+        remarks: what else to say at the end, such as "2 unsure".
     """
     from suite.task.kit.bulk import process
 
@@ -161,11 +175,15 @@ def run_bulk(
             answer,
             task.bulk_format(pipeline),
             column=bulk.column,
+            second=second,
+            as_json=session.as_json,
+            seen=seen,
             settings=settings | {"quantize": session.quantize},
             progress=bar.update,
         )
     before = f", {done.before:,} of them before" if done.before else ""
-    session.notice(f"{count(done.records, 'record')}{before}: {bulk.output or 'standard output'}")
+    line = f"{count(done.records, 'record')}{before}: {bulk.output or 'standard output'}"
+    session.notice("; ".join([line, *remarks(done)]))
     return done
 
 
