@@ -61,16 +61,30 @@ def several(inputs: Any, *, what: str = "text") -> tuple[list[str], bool]:
         >>> several("ab"), several(["ab", "cd"])
         ((['ab'], False), (['ab', 'cd'], True))
     """
-    if isinstance(inputs, str):
-        return [str(inputs)], False
-    if not isinstance(inputs, Iterable) or isinstance(inputs, bytes | bytearray | Mapping | set | frozenset):
-        raise DataError(f"a {what} is a string, and several are a list of strings, not {type(inputs).__name__}")
+    given, many = listed(inputs, what=what)
     texts = []
-    for place, one in enumerate(inputs):
+    for place, one in enumerate(given):
         if not isinstance(one, str):
             raise DataError(f"{what} {place} is {type(one).__name__}, not a string")
         texts.append(str(one))
-    return texts, True
+    return texts, many
+
+
+def listed(inputs: Any, *, what: str = "text") -> tuple[list[Any], bool]:
+    """The inputs given to a pipeline whose inputs are not all strings, unchecked, and whether they were several.
+
+    Raises:
+        DataError: they are neither a string nor a list, tuple, generator, array or other iterable.
+    """
+    if isinstance(inputs, str):
+        return [inputs], False
+    if not isinstance(inputs, Iterable) or isinstance(inputs, bytes | bytearray | Mapping | set | frozenset):
+        raise DataError(f"a {what} is a string, and several are a list of strings, not {type(inputs).__name__}")
+    try:
+        items = iter(inputs)
+    except TypeError:  # an array without dimensions says that it is iterable
+        raise DataError(f"a {what} is a string, not {type(inputs).__name__} without dimensions") from None
+    return list(items), True
 
 
 def alike(results: Sequence[Any], many: bool) -> Any:
