@@ -24,7 +24,7 @@ from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
 from suite.task.kit.bulk_rows import Kind, Row, Rows, header, kind_of, read_rows, written_row
 
-ROWS, CHARACTERS = 64, 20_000  # at most, between two writes
+ROWS, CHARACTERS = 64, 20_000  # at most, between two writes, where a task does not say otherwise
 STANDARD_INPUT = Path("-")
 
 
@@ -39,6 +39,8 @@ class BulkFormat:
         line: from a text and its result to a line of a .txt file.
         empty: from a text without words to the result that stands for it in the file (None: there is none, so its
             values are null, and its line is empty).
+        rows, characters: answered together, and lost when a run is killed. Tasks that answer quickly want many, so that
+            texts of similar length are found among them.
     """
 
     columns: Sequence[str] = ("result",)
@@ -46,6 +48,8 @@ class BulkFormat:
     in_tables: int | None = None
     line: Callable[[str, Any], str] = lambda text, result: " ".join(result.text.splitlines())
     empty: Callable[[str], Any] | None = None
+    rows: int = ROWS
+    characters: int = CHARACTERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +139,7 @@ def process(
         with given.rows() as rows:
             work.names = survey.names(form, written)
             _write(sys.stdout, header(rows, work.names, written))
-            for chunk in _chunks(rows.rows):
+            for chunk in _chunks(rows.rows, form.rows, form.characters):
                 _write(sys.stdout, work.answered(rows, chunk))
         return Done(records=survey.records, before=0, empty=work.empty, columns=tuple(work.names))
     about = {"input": survey.digest, "column": column, "output": written, **(settings or {})}
@@ -239,14 +243,14 @@ class _Work:
 def _stream(work: _Work, output: Path | None, column: str | None) -> Done:
     """Standard input, a line a text, answered as it comes; nothing to go on with later."""
     rows = read_rows(_decoded(sys.stdin.buffer, "standard input"), "standard input", "txt", column)
-    most = 1 if sys.stdin.isatty() else ROWS
+    most = 1 if sys.stdin.isatty() else work.form.rows
     records = 0
 
     def fill(file: IO[str]) -> None:
         nonlocal records
         if work.written != "txt":
             _write(file, header(rows, work.names, work.written))
-        for chunk in _chunks(rows.rows, most):
+        for chunk in _chunks(rows.rows, most, work.form.characters):
             _write(file, work.answered(rows, chunk))
             records += len(chunk)
 
@@ -288,7 +292,7 @@ def _to_file(work: _Work, given: _Input, output: Path, survey: _Survey, about: d
             for _ in range(before):
                 next(rows.rows)
             done = before
-            for chunk in _chunks(rows.rows):
+            for chunk in _chunks(rows.rows, work.form.rows, work.form.characters):
                 file.write(work.answered(rows, chunk).encode())
                 file.flush()
                 done += len(chunk)
@@ -357,13 +361,13 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
     return done, size
 
 
-def _chunks(rows: Iterator[Row], most: int = ROWS) -> Iterator[list[Row]]:
+def _chunks(rows: Iterator[Row], most: int, characters: int) -> Iterator[list[Row]]:
     """Rows that are answered together."""
     chunk: list[Row] = []
     size = 0
     for row in rows:
         length = len(row.text) + len(row.second or "")
-        if chunk and (len(chunk) == most or size + length > CHARACTERS):
+        if chunk and (len(chunk) == most or size + length > characters):
             yield chunk
             chunk, size = [], 0
         chunk.append(row)

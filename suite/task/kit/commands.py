@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from suite.cli.options import prompt_text
+from suite.cli.options import check_is_text, prompt_text
 from suite.cli.session import Session, session
 from suite.cli.settings import setting, takes
 from suite.cli.show import write
@@ -133,6 +133,8 @@ def texts(inputs: tuple[str, ...], file: str | None, *, quiet: bool = False, who
     if len(inputs) > 1:
         if file is not None:
             raise click.UsageError("give the text as an argument or with --file, not both")
+        for text in inputs:
+            check_is_text(text, quiet=quiet)
         return list(inputs)
     if not inputs and file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("there is no input: give a TEXT, --file, --input, or pipe one in")

@@ -286,6 +286,19 @@ def test_a_format_may_say_what_stands_for_an_empty_text(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "b.jsonl").read_text().splitlines()[1])["result"] == "< >"
 
 
+def test_a_format_may_say_how_many_rows_are_answered_together(tmp_path: Path) -> None:
+    """In chunks of 64 short texts a classifier took a quarter longer. A large file is never held as a whole."""
+    (tmp_path / "a.txt").write_text("a\n" * 250 + "b" * 40 + "\n" + "c" * 50 + "\n")
+    asked: list[int] = []
+    run(
+        tmp_path / "a.txt",
+        tmp_path / "b.txt",
+        answer=lambda texts: (asked.append(len(texts)), shout(texts))[1],
+        form=BulkFormat(rows=100, characters=100),
+    )
+    assert asked == [100, 100, 1 + 50, 1]
+
+
 def test_lines_written_as_a_table_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first text stood where a reader of .csv files looks for the names; so it did for standard input."""
     (tmp_path / "a.txt").write_text("a, b\nc\n")
