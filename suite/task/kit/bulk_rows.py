@@ -19,6 +19,7 @@ from suite.data.labelled import KNOWN
 from suite.data.packed import unpacked_suffix
 from suite.data.tables import csv_rows, has_header, tab_fields
 from suite.errors import ConfigError, DataError
+from suite.wording import count
 
 Kind = Literal["txt", "csv", "tsv", "jsonl"]
 KINDS: dict[str, Kind] = {
@@ -212,8 +213,8 @@ def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, 
             cells = [""] * width
         if len(cells) != width:
             raise DataError(
-                f"{name}, line {number}: {len(cells)} cells, where the first row has {width}; quote a text that has "
-                "in it what parts cells"
+                f"{name}, line {number}: {count(len(cells), 'cell')}, where the first row has {width}; quote a text "
+                "that has in it what parts cells"
             )
         text, *second = (cells[place] for place in places)
         yield Row(f"{name}, line {number}", text, raw, end, cells, *second)
