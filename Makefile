@@ -5,17 +5,22 @@ BIN := $(VENV)/bin
 # one thread each, so that parallel test workers do not fight over the cores
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test check types clean
+.PHONY: demo test notebooks check types clean
 
 demo: $(VENV)/demo
 	$(BIN)/suite next "The Second World" -k 3
-	$(BIN)/suite run translate "I would like a cup of tea." --from en --to de
+	$(BIN)/suite run translate "The dog is sleeping under the table." --from en --to de
 	$(BIN)/suite run translate "Wo ist der Bahnhof?" --from de --to en
 	$(BIN)/suite run summarize data/samples/timor.txt --sentences 2
 	$(BIN)/suite run classify "The violin is a string instrument, tuned in fifths and played with a bow."
 
+# a file's tests stay in one process, where they share what they trained
 test: $(VENV)/test
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest --doctest-modules suite tasks data
+
+notebooks: $(VENV)/test
+	$(BIN)/pytest -m notebook tests/test_notebooks.py
 
 check: $(VENV)/test
 	$(BIN)/ruff check .

@@ -19,9 +19,9 @@ import click
 import numpy as np
 import torch
 
+from suite.checkpoint import load
 from suite.cli.show import notice, table
 from suite.data.labelled import Labelled, read_labelled, stratified_split
-from suite.hub import load
 from suite.tasks.classify import baseline, metrics
 from suite.tasks.classify.codec import text_of
 from suite.tasks.classify.pipeline import Classifier

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-import glob
 import itertools
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from suite.data.articles import Article, Section
-from suite.data.documents import Source, check_surrogates, decode, json_lines
 from suite.data.mediawiki import read_dump
-from suite.data.packed import open_packed, unpacked_suffix
 from suite.data.paragraphs import tidy, unwrap
-from suite.data.tables import Notes, Table, read_tables
+from suite.data.record_files import check_surrogates, text_lines
+from suite.data.sources import File, Source, find_all
+from suite.data.tables import Notes, Table, read_table, read_tables
 from suite.errors import DataError
 from suite.wording import count
 
 _WIKITEXT = (".txt", ".tokens", ".raw")
-_TABLES = (".json", ".csv", ".tsv", ".parquet")
-_LINES = (".jsonl", ".ndjson")
+_TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
 _DUMP = ".xml"  # Wikipedia names a part of a dump .xml-p1p41242.bz2
 _TITLE = "title"
 # usual names of columns, likely ones first
@@ -37,12 +33,11 @@ def read_articles(
     """Read articles that have both a lead and a body, one by one; others are left out.
 
     Args:
-        sources: one or several, each a file, a folder, a pattern or a hub data set (`owner/name`,
-            `owner/name:configuration` or `owner/name:configuration:split`). Files, perhaps packed, are
+        sources: one or several, as `suite.data.sources` reads them. Files, perhaps packed, are
             - records (.jsonl, .json, .csv, .tsv, .parquet) of either `title`, `lead` and `sections` (a list of
               `heading` and `text`), or a column with a text and one with its summary. A list of texts is a text in
               sentences; in the summary's column, it is several summaries, of which the first is taken;
-            - dumps of MediaWiki (.xml, .xml.bz2, .xml.gz);
+            - dumps of MediaWiki (.xml);
             - WikiText (.txt, .tokens, .raw, and the hub's `wikitext`), whose tokenisation is undone.
         notes: say what was guessed or left out, once all is read.
         title: column of the title, which need not be there.
@@ -57,10 +52,10 @@ def read_articles(
         'Charge of the Goddess'
     """
     wanted = _Columns(title, lead, body)
-    for source in map(str, [sources] if isinstance(sources, str | Path) else sources):
+    for source, files in find_all(sources):
         lacking: Counter[str] = Counter()
         given = 0
-        for article in _read(source, wanted, notes):
+        for article in _read(source, files, wanted, notes):
             if article.lead and article.body:
                 given += 1
                 yield article
@@ -81,64 +76,25 @@ class _Columns(NamedTuple):
     body: str
 
 
-def _read(source: str, wanted: _Columns, notes: Notes) -> Iterator[Article]:
-    files = _files(source)
-    tables = [] if files else [source]  # a hub data set, if it is there at all
-    for file in files:
-        suffix = unpacked_suffix(file)
-        if suffix.startswith(_DUMP):
-            yield from read_dump(file, str(file), notes)
-        elif suffix in _WIKITEXT:
-            yield from _read_wikitext(_lines(file), str(file), notes)
-        elif suffix in _LINES:
-            yield from _read_rows(_table_of_lines(file), wanted, notes)
-        elif suffix in _TABLES:
-            tables.append(str(file))
-        else:
-            raise DataError(
-                f"{file}: not a file of articles; those end in {' '.join((*_LINES, *_TABLES, _DUMP, *_WIKITEXT))}"
-            )
+def _read(source: str, files: Sequence[File] | None, wanted: _Columns, notes: Notes) -> Iterator[Article]:
     named = f"{wanted.lead}{wanted.body}"
     header = True if named and not named.isdecimal() else None
-    for table in read_tables(tables, notes, header=header, known=_KNOWN):
-        yield from _read_rows(table, wanted, notes)
-
-
-def _files(source: str) -> list[Path]:
-    path = Path(source)
-    if path.is_dir():
-        files = sorted(file for file in path.rglob("[!.]*") if file.is_file())
-        return [file for file in files if unpacked_suffix(file).startswith((*_LINES, *_TABLES, _DUMP, *_WIKITEXT))]
-    matches = [path] if path.is_file() else map(Path, sorted(glob.glob(source, recursive=True)))  # noqa: PTH207
-    return [match for match in matches if match.is_file()]
-
-
-def _lines(file: Path) -> Iterator[str]:
-    offset = 0
-    try:
-        with open_packed(file) as stream:
-            for line in stream:
-                yield decode(line, file, offset)
-                offset += len(line)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"{file}: cannot be read ({error})") from None
+    if files is None:  # a hub data set, if it is there at all
+        for table in read_tables(source, notes, header=header, known=_KNOWN):
+            yield from _read_rows(table, wanted, notes)
+    kinds = (*_TABLES, _DUMP, *_WIKITEXT)
+    for file in files or ():
+        if file.suffix.startswith(_DUMP):
+            yield from read_dump(file, file.name, notes)
+        elif file.suffix in _WIKITEXT:
+            yield from _read_wikitext(text_lines(file), file.name, notes)
+        elif file.suffix in _TABLES:
+            yield from _read_rows(read_table(file, notes, header=header, known=_KNOWN), wanted, notes)
+        elif not file.inside:
+            raise DataError(f"{file.name}: not a file of articles; those end in {' '.join(kinds)}")
 
 
 # ---- records
-
-
-def _table_of_lines(file: Path) -> Table:
-    """Records as a table whose columns are the first record's, so that they need not all be in memory."""
-    rows = ((f"{file}:{number}", _fields(record, f"{file}:{number}")) for number, record in json_lines(file))
-    if (first := next(rows, None)) is None:
-        raise DataError(f"{file}: no records")
-    return Table(str(file), list(first[1]), itertools.chain([first], rows))
-
-
-def _fields(record: Any, where: str) -> Mapping[str, Any]:
-    if not isinstance(record, Mapping):
-        raise DataError(f"{where}: expected a JSON object, not {type(record).__name__}")
-    return record
 
 
 def _read_rows(table: Table, wanted: _Columns, notes: Notes) -> Iterator[Article]:
@@ -192,7 +148,7 @@ def _texts(row: Mapping[str, Any], column: str, where: str) -> list[str]:
     texts = value if isinstance(value, list) else [] if value is None else [value]
     for text in texts:
         if not isinstance(text, str):
-            raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
+            raise DataError(f"{where}: column {column!r} contains {type(text).__name__}, not text")
         check_surrogates(text, where)
     return texts
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from suite.data.performance import PITCHES, Note, Pedal, Performance, one_pedal, pitch_name
 from suite.errors import DataError
 
-RATE = 100  # steps a second
+STEP_RATE = 100  # steps a second
 LONGEST_SHIFT = 100  # steps
 VELOCITIES = 32
 BIN = 128 // VELOCITIES
@@ -138,7 +138,7 @@ class EventTable:
         if kind in (self.on, self.off):
             return f"{kind.kind} {pitch_name(value)}"
         if kind == self.shift:
-            return f"{kind.kind} {value / RATE:.2f}"
+            return f"{kind.kind} {value / STEP_RATE:.2f}"
         if kind == self.velocity:
             return f"{kind.kind} {bin_velocity(value)}"
         return f"{kind.kind} {'DOWN' if value else 'UP'}"
@@ -219,21 +219,21 @@ class EventTable:
             else:
                 if token not in self.sustain.ids:
                     self.range_of(token)  # raises
-                pedal.append(Pedal(step / RATE, bool(self.sustain.value(token))))
+                pedal.append(Pedal(step / STEP_RATE, bool(self.sustain.value(token))))
         for pitch, waiting in sounding.items():
             notes += [(pitch, struck, start, max(step, start + 1)) for struck, start in waiting]
-        timed = (Note(pitch, struck, start / RATE, end / RATE) for pitch, struck, start, end in notes)
+        timed = (Note(pitch, struck, start / STEP_RATE, end / STEP_RATE) for pitch, struck, start, end in notes)
         return Performance.of(timed, pedal)
 
     def duration(self, tokens: NDArray[np.integer]) -> float:
         """Seconds that the time shifts among some tokens make."""
         shifts = tokens[(tokens >= self.shift.start) & (tokens < self.velocity.start)]
-        return float((shifts - self.shift.start + 1).sum()) / RATE
+        return float((shifts - self.shift.start + 1).sum()) / STEP_RATE
 
 
 def steps(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
     """The nearest steps to times in seconds; halves go up."""
-    return np.floor(seconds * RATE + 0.5).astype(np.int64)
+    return np.floor(seconds * STEP_RATE + 0.5).astype(np.int64)
 
 
 def velocity_bin(velocity: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,7 +10,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from suite.data.documents import Source, check_surrogates
+from suite.data.record_files import check_surrogates
+from suite.data.sources import Source
 from suite.data.tables import Notes, Table, read_tables
 from suite.errors import DataError
 from suite.wording import count
@@ -39,7 +40,7 @@ class Labelled:
         text: as the file has it.
         pair: the second text of a pair.
         labels: one, several (multi-label), or none.
-        where: file and line or record, such as "file.csv:12".
+        where: file and line or record, such as "file.csv, line 12".
     """
 
     text: str
@@ -229,7 +230,7 @@ def _text(row: Mapping[str, Any], column: str, where: str) -> str:
         raise DataError(f"{where}: no column {column!r}; available: {_listed(list(row))}")
     text = "" if row[column] is None else row[column]
     if not isinstance(text, str):
-        raise DataError(f"{where}: column {column!r} holds {type(text).__name__}, not text")
+        raise DataError(f"{where}: column {column!r} contains {type(text).__name__}, not text")
     check_surrogates(text, where)
     return text
 
@@ -265,7 +266,7 @@ def label_text(value: Any, where: str, place: str = "", class_names: Sequence[st
         DataError: there is no label, or it is not text, true, false or a whole number.
 
     Example:
-        >>> label_text(" good ", "films.csv:2"), label_text(True, "films.csv:3"), label_text(2.0, "films.csv:4")
+        >>> label_text(" good ", "a.csv, line 2"), label_text(True, "a.csv, line 3"), label_text(2.0, "a.csv, line 4")
         ('good', 'true', '2')
     """
     if isinstance(value, float) and value.is_integer():

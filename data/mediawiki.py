@@ -9,7 +9,6 @@ it gets one paragraph at a time: brackets that nobody closed cost it time that g
 from __future__ import annotations
 
 import re
-import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from html import unescape
@@ -18,8 +17,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, NamedTuple
 
 from suite.data.articles import Article, told
-from suite.data.packed import open_packed
+from suite.data.packed import Damaged, open_packed
 from suite.data.paragraphs import tidy
+from suite.data.sources import File
 from suite.data.tables import Notes
 from suite.errors import DataError
 from suite.wording import count
@@ -83,14 +83,14 @@ def redirect_target(markup: str) -> str:
     return match[1].strip() if match else ""
 
 
-def read_dump(source: Path | bytes, name: str, notes: Notes) -> Iterator[Article]:
+def read_dump(source: File | Path | bytes, name: str, notes: Notes) -> Iterator[Article]:
     """Read the articles of an XML dump one by one; only one page is in memory at a time.
 
     Redirects, disambiguation pages and pages outside the main namespace are left out. Of a page with several revisions,
     the last is read. From a dump that is damaged, the pages before the damage are given.
 
     Args:
-        source: file or content, perhaps packed (gzip or bzip2).
+        source: file or content, perhaps packed.
         name: of the source.
         notes: say what was left out, and where a dump is damaged.
 
@@ -101,7 +101,7 @@ def read_dump(source: Path | bytes, name: str, notes: Notes) -> Iterator[Article
     damage: list[str] = []
     read = given = 0
     last = leads = ""
-    for page in _pages(source, damage):
+    for page in _pages(source, name, damage):
         read += 1
         last = page.title
         if page.namespace != 0:
@@ -139,13 +139,13 @@ class _Page(NamedTuple):
     files: Collection[str]
 
 
-def _pages(source: Path | bytes, damage: list[str]) -> Iterator[_Page]:
+def _pages(source: File | Path | bytes, name: str, damage: list[str]) -> Iterator[_Page]:
     """The pages of a dump; what is wrong with it goes into `damage`."""
     import mwxml
     from mwxml.errors import MalformedXML
 
     try:
-        with open_packed(source) as stream:
+        with source.open() if isinstance(source, File) else open_packed(source, name) as stream:
             if b"<mediawiki" not in stream.peek(4096):
                 damage.append("not a MediaWiki dump; other kinds of XML are not supported")
                 return
@@ -158,7 +158,9 @@ def _pages(source: Path | bytes, damage: list[str]) -> Iterator[_Page]:
                 for revision in page:
                     markup = revision.text or ""
                 yield _Page(page.title, page.namespace, page.redirect or "", markup, files)
-    except (OSError, EOFError, zlib.error, MalformedXML, SyntaxError, ValueError, TypeError, AttributeError) as error:
+    except Damaged as error:
+        damage.append(f"damaged or cut off: {error.reason}")
+    except (OSError, MalformedXML, SyntaxError, ValueError, TypeError, AttributeError) as error:
         # the last four are what XML's parser and mwxml raise for what is not well formed, or lacks a title or number
         reason = str(error).partition("\n")[0]
         damage.append(f"damaged or cut off: {reason}")

@@ -37,7 +37,7 @@ LONGEST = 24 * 3600.0  # seconds; a damaged file may claim years
 FARTHEST = 2**48  # ticks, far beyond LONGEST
 # mido reads a number of any length, in the square of its time; a text without any ASCII may be long, but not this long
 LONG_NUMBER = re.compile(rb"[\x80-\xff]{4097}")
-RATE = 1000  # ticks a second in the files written, so that steps of 10 ms re-read exactly
+TICK_RATE = 1000  # ticks a second in the files written, so that steps of 10 ms re-read exactly
 DRUMS = 9
 SUSTAIN = 64
 RESET_CONTROLLERS = 121
@@ -318,7 +318,7 @@ def to_pretty_midi(performance: Performance) -> PrettyMIDI:
     """
     import pretty_midi
 
-    midi = pretty_midi.PrettyMIDI(resolution=RATE // 2, initial_tempo=120.0)
+    midi = pretty_midi.PrettyMIDI(resolution=TICK_RATE // 2, initial_tempo=120.0)
     for voice in _voices(performance):
         piano = pretty_midi.Instrument(program=0, name="Piano")
         piano.notes = [pretty_midi.Note(note.velocity, note.pitch, note.start, note.end) for note in voice]
@@ -365,9 +365,9 @@ def write_midi(performance: Performance, path: Path | str) -> None:
     """
     if performance.duration > LONGEST:
         raise DataError(f"{path} would last {performance.duration / 3600:,.0f} hours; a MIDI file can last 24 at most")
-    start, end = np.rint(performance.start * RATE), np.rint(performance.end * RATE)
+    start, end = np.rint(performance.start * TICK_RATE), np.rint(performance.end * TICK_RATE)
     end = np.maximum(end, start + 1)
-    rounded = replace(performance, start=start / RATE, end=end / RATE)
+    rounded = replace(performance, start=start / TICK_RATE, end=end / TICK_RATE)
     content = io.BytesIO()
     to_pretty_midi(rounded).write(content)
     try:

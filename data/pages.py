@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 from suite.data.articles import Article, told
-from suite.data.documents import check_surrogates, decode
 from suite.data.mediawiki import read_dump, read_wikitext, redirect_target
 from suite.data.packed import open_packed, unpacked_suffix
 from suite.data.paragraphs import tidy, unwrap
+from suite.data.record_files import check_surrogates, decode
 from suite.data.tables import Notes
 from suite.data.webpages import read_html, read_markdown
 from suite.errors import DataError
@@ -113,16 +112,16 @@ def _kind_of_name(name: str) -> Kind | None:
 
 def _read(source: Path | bytes, name: str) -> str:
     try:
-        with open_packed(source) as stream:
+        with open_packed(source, name) as stream:
             content = stream.read()
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         raise DataError(f"{name}: cannot be read ({error})") from None
     for start, what in _FOREIGN.items():
         if content.startswith(start):
             raise DataError(f"{name}: {what}")
     if (place := content.find(b"\0")) >= 0:
         raise DataError(f"{name}: not text, or not UTF-8: byte 0x00 at offset {place}; convert it")
-    return decode(content, Path(name)).removeprefix("\ufeff")
+    return decode(content, name).removeprefix("\ufeff")
 
 
 def _kind_of_text(text: str) -> Kind:

@@ -6,22 +6,17 @@ said elsewhere, `pairs.tsv` where they are, `train.en.gz,train.de.gz` for two fi
 
 from __future__ import annotations
 
-import glob
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
-from suite.data.documents import (
-    check_surrogates,
-    json_lines,
-    load_hub,
-    load_parquet,
-    may_be_hub_name,
-    read_text,
-)
+from suite.data.hub import load_hub, parse_hub_name
+from suite.data.record_files import check_surrogates, read_records, text_lines
+from suite.data.separated import csv_rows
+from suite.data.sources import TABLES, File, find
 from suite.errors import DataError
 
 MAX_RATIO = 3.0  # characters of one side to those of the other, from where on a pair is taken for mismatched
@@ -44,7 +39,7 @@ class Corpus:
 
     Args:
         source, target: languages of the first and the second side.
-        name: a file, a pattern, two text files with a comma between, or a hub data set.
+        name: a source as in `suite.data.sources`, or two text files with a comma between.
     """
 
     source: str
@@ -81,11 +76,12 @@ def read_pairs(corpus: Corpus, *, columns: Sequence[str] = (), split: str | None
     Lines end at "\\n" alone; what else might end one ("\\x85", say) occurs inside sentences.
 
     Args:
-        corpus: .jsonl, .json and .parquet hold records, and any other single file is a table with tabs, each perhaps
-            gzipped (.gz); two files with a comma between hold a sentence a line.
+        corpus: .jsonl, .json and .parquet hold records, .csv is a table, and any other single file is one with tabs,
+            each perhaps packed; two files with a comma between hold a sentence a line. Files are found as
+            `suite.data.sources` does, which also says how a hub data set is named.
         columns: of the source and of the target: numbers from 1 in a table (default 1 and 2), or names in records
             (default: the languages' codes, as in `{"en": ..., "de": ...}`, also within a field `translation`).
-        split: of a hub data set; its training split by default.
+        split: of a hub data set whose name says none; its training split by default.
 
     Raises:
         DataError: a file is not there, is not UTF-8, or lacks a column (file and line are named), or two files have
@@ -154,51 +150,74 @@ def _clean(text: str) -> str:
 
 def _read(corpus: Corpus, columns: Sequence[str], split: str | None) -> Iterator[tuple[str, str, int]]:
     name = corpus.name
-    files = [Path(name)] if Path(name).is_file() else [Path(path) for path in sorted(glob.glob(name, recursive=True))]  # noqa: PTH207
-    if not files and name.count(",") == 1:
-        first, second = map(Path, name.split(","))
-        yield from _parallel(first, second)
-    elif files:
-        for file in files:
+    files = find(name)
+    if files is None and name.count(",") == 1:
+        yield from _parallel(*map(_one_file, name.split(",")))
+    elif files is not None:
+        chosen = [file for file in files if not file.inside or file.suffix in TABLES]
+        if not chosen:
+            raise DataError(f"{name} is a folder without {' '.join(TABLES)} files; give the file with the pairs")
+        for file in chosen:
             yield from _file(file, corpus, columns)
-    elif may_be_hub_name(name) and "/" in name:
-        yield from _records(enumerate(load_hub(name, split), 1), corpus, columns, f"{name}, record")
+    elif parse_hub_name(name):
+        records = enumerate(load_hub(name, split), 1)
+        rows = ((f"{name}, record {place}", place, record) for place, record in records)
+        yield from _records(rows, corpus, columns)
     else:
         raise DataError(f"{name}: no such file; give a file, two separated by a comma, or a hub data set owner/name")
 
 
-def _file(file: Path, corpus: Corpus, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    if file.is_dir():
-        raise DataError(f"{file} is a folder; name the file with the pairs")
-    suffix = Path(file.stem if file.suffix == ".gz" else file.name).suffix.lower()
-    if suffix in (".jsonl", ".json"):
-        yield from _records(json_lines(file), corpus, columns, f"{file}, line")
-    elif suffix == ".parquet":
-        yield from _records(enumerate(load_parquet(file), 1), corpus, columns, f"{file}, record")
+def _one_file(name: str) -> File:
+    files = find(name)
+    if not files or len(files) > 1:
+        raise DataError(f"{name}: {'several files' if files else 'no such file'}; give two files, separated by a comma")
+    return files[0]
+
+
+def _file(file: File, corpus: Corpus, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    if file.suffix in (".jsonl", ".ndjson", ".json", ".parquet"):
+        yield from _records(read_records(file), corpus, columns)
+    elif file.suffix == ".csv":
+        yield from _csv(file, columns)
     else:
-        yield from _table(file, columns)
+        rows = ((number, line, _bare(line).split("\t")) for number, line in enumerate(text_lines(file), 1))
+        yield from _table(file, rows, [_number(column) for column in columns] or [1, 2])
 
 
-def _lines(file: Path) -> list[str]:
-    lines = read_text(file).split("\n")
-    if not lines[-1]:
-        lines.pop()  # the file ends with a newline
-    return lines
+def _bare(line: str) -> str:
+    return line.removesuffix("\n")
 
 
-def _table(file: Path, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
-    numbers = [_number(column) for column in columns] or [1, 2]
-    for place, line in enumerate(_lines(file), 1):
-        fields = line.split("\t")
+def _csv(file: File, columns: Sequence[str]) -> Iterator[tuple[str, str, int]]:
+    _, cells = csv_rows(text_lines(file), file.name)
+    rows = ((number, ",".join(row), row) for number, row in cells)
+    numbers = [1, 2]
+    if any(not column.isdecimal() for column in columns):
+        _, _, names = next(rows, (1, "", []))
+        if missing := [column for column in columns if column not in names]:
+            raise DataError(f"{file.name}: no column {missing[0]!r}; available: {', '.join(names) or 'none'}")
+        numbers = [names.index(column) + 1 for column in columns]
+    elif columns:
+        numbers = [_number(column) for column in columns]
+    yield from _table(file, rows, numbers)
+
+
+def _table(
+    file: File, rows: Iterable[tuple[int, str, list[str]]], numbers: Sequence[int]
+) -> Iterator[tuple[str, str, int]]:
+    for place, line, fields in rows:
         if not line.strip():
             yield "", "", place  # counted as empty, not skipped in silence
             continue
+        where = f"{file.name}, line {place}"
         if len(fields) < max(numbers):
-            what = "no tab" if len(fields) == 1 else f"{len(fields)} columns"
-            raise DataError(f"{file}, line {place}: {what}, but column {max(numbers)} is needed: {_excerpt(line)}")
+            what = "a single column" if len(fields) == 1 else f"{len(fields)} columns"
+            if len(fields) == 1 and file.suffix != ".csv":
+                what = "no tab"
+            raise DataError(f"{where}: {what}, but column {max(numbers)} is needed: {_excerpt(_bare(line))}")
         source, target = (fields[number - 1] for number in numbers)
         if "\r" in source.strip() or "\r" in target.strip():
-            raise DataError(f"{file}, line {place}: a carriage return inside a sentence; lines must end with \\n")
+            raise DataError(f"{where}: a carriage return inside a sentence; lines must end with \\n")
         yield source, target, place
 
 
@@ -208,24 +227,27 @@ def _number(column: str) -> int:
     return int(column)
 
 
-def _parallel(first: Path, second: Path) -> Iterator[tuple[str, str, int]]:
-    sources, targets = _lines(first), _lines(second)
-    if len(sources) != len(targets):
-        raise DataError(f"{first} has {len(sources):,} lines and {second} has {len(targets):,}; they must be parallel")
-    for place, (source, target) in enumerate(zip(sources, targets, strict=True), 1):
-        yield source, target, place
+def _parallel(first: File, second: File) -> Iterator[tuple[str, str, int]]:
+    counts = [0, 0]
+    for place, (source, target) in enumerate(zip_longest(text_lines(first), text_lines(second)), 1):
+        counts = [counts[0] + (source is not None), counts[1] + (target is not None)]
+        if source is not None and target is not None:
+            yield _bare(source), _bare(target), place
+    if counts[0] != counts[1]:
+        told = f"{first.name} has {counts[0]:,} lines and {second.name} has {counts[1]:,}"
+        raise DataError(f"{told}; they must be parallel")
 
 
 def _records(
-    records: Iterable[tuple[int, Any]], corpus: Corpus, columns: Sequence[str], where: str
+    records: Iterable[tuple[str, int, Any]], corpus: Corpus, columns: Sequence[str]
 ) -> Iterator[tuple[str, str, int]]:
     names = list(columns) or [corpus.source, corpus.target]
-    for place, record in records:
+    for where, place, record in records:
         if not isinstance(record, Mapping):
-            raise DataError(f"{where} {place}: expected a record with fields, not {type(record).__name__}")
+            raise DataError(f"{where}: expected a record with fields, not {type(record).__name__}")
         inner = record.get("translation")
         fields = inner if not columns and isinstance(inner, Mapping) else record
-        source, target = (_text(fields, name, f"{where} {place}") for name in names)
+        source, target = (_text(fields, name, where) for name in names)
         yield source, target, place
 
 
@@ -234,7 +256,7 @@ def _text(fields: Mapping[str, Any], name: str, where: str) -> str:
         raise DataError(f"{where}: no field {name!r}; available: {', '.join(map(str, fields)) or 'none'}")
     text = fields[name]
     if not isinstance(text, str):
-        raise DataError(f"{where}: field {name!r} holds {type(text).__name__}, not text")
+        raise DataError(f"{where}: field {name!r} contains {type(text).__name__}, not text")
     check_surrogates(text, where)
     return text
 

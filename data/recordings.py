@@ -6,6 +6,7 @@ music, and one of them in training would give away the other.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -14,19 +15,19 @@ import multiprocessing
 import os
 import re
 import warnings
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.data.documents import load_hub, may_be_hub_name
+from suite.data.hub import load_hub, parse_hub_name
 from suite.data.midi import LARGEST, PedalMode, read_midi
 from suite.data.performance import ONE_STROKE, Pedal, Performance
+from suite.data.sources import File, find
 from suite.errors import DataError
 from suite.files import new_folder
 from suite.wording import count
@@ -34,6 +35,7 @@ from suite.wording import count
 SUFFIXES = (".mid", ".midi", ".kar")
 # ASAP keeps performances of one piece in another folder where they leave out repeats
 REPEATS = re.compile(r"(_no(_first|_\d+)?)?_repeat$")
+LAST = 0.1  # share of the notes of a single piece that is held out at least
 FORMAT = 2  # of what is kept; a higher one reads the files again
 COLUMNS = {"pitch": np.uint8, "velocity": np.uint8, "start": np.float64, "end": np.float64}
 
@@ -71,12 +73,10 @@ class Collection:
 
 
 class _File(NamedTuple):
-    """A MIDI file that may lie in a zip file or in a data set."""
+    """A MIDI file, or the content of one in a data set."""
 
     name: str
-    path: str
-    member: str
-    content: bytes | None
+    source: File | bytes
     piece: str
     split: str
 
@@ -91,8 +91,9 @@ def read_recordings(
     """Read every MIDI file of some sources; files that cannot be read are left out and told.
 
     Args:
-        sources: MIDI files, folders, zip files, or hub data sets with a column of MIDI bytes. A table beside or in
-            them with the columns `midi_filename` and `split` (MAESTRO's) gives pieces and splits.
+        sources: MIDI files, folders or zip files with them, or hub data sets with a column of MIDI bytes, named as
+            `suite.data.sources` says. A table in a folder or zip file with the columns `midi_filename` and `split`
+            (MAESTRO's) gives pieces and splits.
         cache: where the notes are kept, so that the files are parsed once.
         piece: without such a table, whether each file is a piece of its own, or all files of a folder are.
         pedal: as for `suite.data.midi.read_midi`.
@@ -118,58 +119,89 @@ def read_recordings(
 def split_by_piece(recordings: Sequence[Recording], held_out: float) -> tuple[list[Recording], list[Recording]]:
     """Recordings to train on, and those held out: by the collection's own split, or else by a hash of the piece.
 
+    Of two pieces or more at least one is held out, and never all. Of a single piece the end is.
+
     Args:
         recordings: to split.
-        held_out: share of the pieces to hold out, about, where the collection has no split.
+        held_out: share of the pieces to hold out, about, where the collection has no split; 0 holds out none but those
+            that it names.
 
     Returns:
         training and validation recordings; a collection's own test recordings are in neither.
     """
+    free = dict.fromkeys(one.piece for one in recordings if one.split != "test")
+    named = {one.piece for one in recordings if one.split == "validation"}
+    open_to_training = sorted((piece for piece in free if piece not in named), key=place_of)
+    held = {one.piece for one in recordings if not one.split and place_of(one.piece) < held_out}
+    if held_out and open_to_training and not named and not held:
+        held = set(open_to_training[:1])
+    if (named or len(open_to_training) > 1) and open_to_training and held.issuperset(open_to_training):
+        held.remove(open_to_training[-1])
     train: list[Recording] = []
     valid: list[Recording] = []
     for recording in recordings:
-        if recording.split:
-            {"train": train, "validation": valid}.get(recording.split, []).append(recording)
-        else:
-            (valid if is_held_out(recording.piece, held_out) else train).append(recording)
+        if recording.split == "validation" or (recording.piece in held and recording.split != "test"):
+            valid.append(recording)
+        elif recording.split != "test":
+            train.append(recording)
+    if len(free) == 1 and not named and held_out:
+        halves = [divided(one, max(held_out, LAST)) for one in valid]
+        train, valid = ([half[place] for half in halves if half is not None] for place in (0, 1))
     return train, valid
 
 
-def is_held_out(piece: str, share: float) -> bool:
-    """Whether a piece is among the share held out; decided by its name alone, whatever else there is."""
+def place_of(piece: str) -> float:
+    """A number in [0, 1) from a hash of a piece's name: it is held out where that is below the share, whatever else
+    there is."""
     digest = hashlib.blake2b(f"/{piece}".encode(), digest_size=8).digest()
-    return int.from_bytes(digest) < share * 2**64
+    return int.from_bytes(digest) / 2**64
+
+
+def divided(recording: Recording, share: float) -> tuple[Recording, Recording] | None:
+    """A recording without its end, and that end, whose time counts from its first note; None where it is one chord.
+
+    Args:
+        recording: to divide between two notes that are not struck together; notes that still sound end there.
+        share: of the notes that are in the end, about.
+    """
+    music = recording.performance
+    places = np.flatnonzero(np.diff(music.start) > ONE_STROKE) + 1
+    if not len(places):
+        return None
+    place = int(places[np.abs(places - (1 - share) * len(music)).argmin()])
+    time = float(music.start[place])
+    ends = np.minimum(music.end, time)
+    pedal = tuple(change for change in music.pedal if change.time < time)
+    first = Performance(music.pitch[:place], music.velocity[:place], music.start[:place], ends[:place], pedal)
+    starts = music.start[place:] - time
+    changes = [Pedal(max(0.0, change.time - time), change.down) for change in music.pedal]
+    last = Performance(music.pitch[place:], music.velocity[place:], starts, music.end[place:] - time, tuple(changes))
+    return (
+        replace(recording, performance=first, melody=recording.melody[:place]),
+        replace(recording, performance=last, melody=recording.melody[place:]),
+    )
 
 
 # ---- finding files
 
 
 def _find(source: str, piece: str) -> list[_File]:
-    path = Path(source)
-    if path.is_dir():
-        inside = sorted(file for file in path.rglob("*") if file.is_file() and file.suffix.lower() in SUFFIXES)
-        tables = [file.read_text(encoding="utf-8", errors="replace") for file in sorted(path.rglob("*.csv"))]
-        names = [(str(file.relative_to(path)), str(file), "") for file in inside]
-    elif zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            members = sorted(name for name in archive.namelist() if Path(name).suffix.lower() in SUFFIXES)
-            inside_tables = [name for name in archive.namelist() if name.endswith(".csv")]
-            tables = [archive.read(name).decode(errors="replace") for name in inside_tables]
-        names = [(name, str(path), name) for name in members]
-    elif path.is_file():
-        return [_File(path.name, str(path), "", None, path.name, "")]
-    elif may_be_hub_name(source) and path.suffix.lower() not in SUFFIXES:
+    files = find(source)
+    if files is None and parse_hub_name(source) and Path(source).suffix.lower() not in SUFFIXES:
         return list(_find_hub(source))
-    else:
+    if files is None:
         raise DataError(f"{source}: no such file or folder")
-    if not names:
-        raise DataError(f"{source}: no MIDI files ({' '.join(SUFFIXES)}) in it")
-    known = _maestro(tables)
+    if files and not any(file.inside for file in files):
+        return [_File(Path(file.name).name, file, Path(file.name).name, "") for file in files]
     found = []
-    for name, place, member in names:
-        title, split = known.get(Path(name).name, ("", ""))
-        title = title or (name if piece == "file" else REPEATS.sub("", str(Path(name).parent)))
-        found.append(_File(name, place, member, None, title, split))
+    known = _maestro(file.read().decode(errors="replace") for file in files if file.inside.endswith(".csv"))
+    for file in files:
+        if file.suffix in SUFFIXES:
+            title, split = known.get(Path(file.inside).name, ("", ""))
+            title = title or (file.inside if piece == "file" else REPEATS.sub("", str(Path(file.inside).parent)))
+            found.append(_File(file.inside, file, title, split))
+    if not found:
+        raise DataError(f"{source}: no MIDI files ({' '.join(SUFFIXES)}) in it")
     return found
 
 
@@ -177,10 +209,11 @@ def _maestro(tables: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Piece and split of each file that a table of MAESTRO's names."""
     found = {}
     for table in tables:
-        for row in csv.DictReader(io.StringIO(table)):
-            if row.get("midi_filename") and row.get("split"):
-                title = f"{row.get('canonical_composer', '')}: {row.get('canonical_title', '')}"
-                found[Path(row["midi_filename"]).name] = (title, row["split"])
+        with contextlib.suppress(csv.Error):  # any table may lie beside somebody's music
+            for row in csv.DictReader(io.StringIO(table)):
+                if row.get("midi_filename") and row.get("split"):
+                    title = f"{row.get('canonical_composer', '')}: {row.get('canonical_title', '')}"
+                    found[Path(row["midi_filename"]).name] = (title, row["split"])
     return found
 
 
@@ -190,7 +223,7 @@ def _find_hub(name: str) -> Iterator[_File]:
             content = value.get("bytes") if isinstance(value, Mapping) else value
             if isinstance(content, bytes) and content.startswith(b"MThd"):
                 title = str(record.get("title") or record.get("name") or f"record {number}")
-                yield _File(f"{name}, record {number}", "", "", content, title, "")
+                yield _File(f"{name}, record {number}", content, title, "")
                 break
         else:
             raise DataError(f"{name}, record {number}: no column holds the bytes of a MIDI file")
@@ -200,12 +233,9 @@ def _digest(files: Sequence[_File], pedal: str) -> str:
     """A hash of what will be read: names, sizes and times of files, or contents where there are none."""
     digest = hashlib.sha256(json.dumps([FORMAT, pedal, ONE_STROKE]).encode())
     for file in files:
-        if file.content is not None:
-            state: Any = hashlib.sha256(file.content).hexdigest()
-        else:
-            status = Path(file.path).stat()
-            state = [status.st_size, status.st_mtime_ns]
-        digest.update(json.dumps([file.name, file.member, file.piece, file.split, state]).encode())
+        content = file.source
+        state = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else content.stamp()
+        digest.update(json.dumps([file.name, file.piece, file.split, state]).encode())
     return digest.hexdigest()[:32]
 
 
@@ -238,14 +268,9 @@ def _parse(files: Sequence[_File], pedal: PedalMode) -> Iterator[_Parsed]:
 def _parse_one(job: tuple[_File, PedalMode]) -> _Parsed:
     file, pedal = job
     try:
-        source: bytes | Path = Path(file.path) if file.content is None else file.content
-        if file.member:
-            with zipfile.ZipFile(file.path) as archive:
-                if archive.getinfo(file.member).file_size > LARGEST:
-                    raise DataError(f"{file.name} is larger than {LARGEST // 2**20} MiB, too large for a performance")
-                source = archive.read(file.member)
+        source = file.source if isinstance(file.source, bytes) else file.source.read(LARGEST + 1)
         reading = read_midi(source, pedal=pedal, name=file.name)
-    except (DataError, OSError, zipfile.BadZipFile) as error:
+    except DataError as error:
         return _Parsed({}, f"left out: {error}")
     performance = reading.performance.without_unisons()
     lost = list(reading.notes)

@@ -26,10 +26,10 @@ from suite.files import write_atomic
 
 Samples = NDArray[np.float32]
 
-RATE = 44100  # samples a second
+SAMPLE_RATE = 44100  # samples a second
 RELEASE = 0.1  # seconds that a damper takes to silence a string
 TAIL = 2.0  # seconds that FluidSynth's notes and its room may ring on
-LONGEST = 4 * 3600.0  # seconds; stereo at RATE is then still below the 4 GiB that a WAV file can hold
+LONGEST_WAV = 4 * 3600.0  # seconds; stereo at SAMPLE_RATE is then still below the 4 GiB that a WAV file can hold
 CEILING = 0.97  # no sample is larger
 LOUDNESS = 0.18  # of a note of full velocity at middle C, so that a dense piece seldom reaches CEILING
 GAIN = "1.2"  # at which FluidSynth's piano is about as loud as the built-in one
@@ -57,9 +57,9 @@ def write_wav(performance: Performance, path: Path | str, soundfont: Path | None
         with wave.open(str(temporary), "wb") as file:
             file.setnchannels(1 if samples.ndim == 1 else samples.shape[1])
             file.setsampwidth(2)
-            file.setframerate(RATE)
-            for first in range(0, len(samples), RATE):  # piece by piece: an hour needs no second copy
-                file.writeframes(np.rint(samples[first : first + RATE] * 32767).astype("<i2").tobytes())
+            file.setframerate(SAMPLE_RATE)
+            for first in range(0, len(samples), SAMPLE_RATE):  # piece by piece: an hour needs no second copy
+                file.writeframes(np.rint(samples[first : first + SAMPLE_RATE] * 32767).astype("<i2").tobytes())
 
     try:
         write_atomic(Path(path), write)
@@ -68,7 +68,7 @@ def write_wav(performance: Performance, path: Path | str, soundfont: Path | None
     return player
 
 
-def render(performance: Performance, soundfont: Path | None = None, rate: int = RATE) -> tuple[Samples, str]:
+def render(performance: Performance, soundfont: Path | None = None, rate: int = SAMPLE_RATE) -> tuple[Samples, str]:
     """Play a performance with the best there is.
 
     Args:
@@ -101,7 +101,7 @@ def _find_soundfont() -> Path | None:
     return next((font for folder in FONT_FOLDERS for font in sorted(folder.glob("*.sf[23]"))), None)
 
 
-def fluidsynth(performance: Performance, soundfont: Path, rate: int = RATE) -> Samples:
+def fluidsynth(performance: Performance, soundfont: Path, rate: int = SAMPLE_RATE) -> Samples:
     """Play a performance with the program FluidSynth.
 
     Args:
@@ -136,7 +136,7 @@ def fluidsynth(performance: Performance, soundfont: Path, rate: int = RATE) -> S
     return samples
 
 
-def synthesize(performance: Performance, rate: int = RATE) -> Samples:
+def synthesize(performance: Performance, rate: int = SAMPLE_RATE) -> Samples:
     """Play a performance with the built-in piano; the same samples each time.
 
     Args:
@@ -173,9 +173,9 @@ def synthesize(performance: Performance, rate: int = RATE) -> Samples:
 
 
 def _check_length(performance: Performance) -> None:
-    if performance.duration > LONGEST:
+    if performance.duration > LONGEST_WAV:
         hours = performance.duration / 3600
-        raise DataError(f"{hours:.1f} hours is too long for a recording; cut it to {LONGEST / 3600:.0f} at most")
+        raise DataError(f"{hours:.1f} hours is too long for a recording; cut it to {LONGEST_WAV / 3600:.0f} at most")
 
 
 def _strike(pitch: int, length: int, rate: int) -> Samples:
@@ -229,7 +229,7 @@ def _limit(samples: Samples) -> None:
 
     What is never above it stays as it is: a quiet note stays quiet.
     """
-    around = 5  # blocks, a quarter of a second at RATE
+    around = 5  # blocks, a quarter of a second at SAMPLE_RATE
     peaks = np.array([np.abs(samples[first : first + BLOCK]).max() for first in range(0, len(samples), BLOCK)])
     if peaks.max(initial=0) <= CEILING:
         return

@@ -3,8 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from suite.data.documents import Source, read_documents, source_digest
+from suite.data.documents import read_documents, source_digest
+from suite.data.sources import Source
 from suite.errors import DataError
 from suite.files import new_folder
 from suite.text.tokenizer import Tokenizer
@@ -48,6 +49,10 @@ class TokenDocuments:
     def __getitem__(self, index: int) -> Tokens:
         start, stop = self.offsets[index]
         return self.memory[start:stop]
+
+    def take(self, places: Sequence[int]) -> "TokenDocuments":
+        """Return the documents at these indices alone, in their order."""
+        return replace(self, offsets=self.offsets[np.array(places, dtype=np.int64)])
 
     @cached_property
     def tokens(self) -> Tokens:
@@ -149,7 +154,9 @@ def _open(folder: Path) -> TokenDocuments:
 
 
 def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -> tuple[TokenDocuments, TokenDocuments]:
-    """Hold out a share of the documents, drawn by seed; where there are too few for it, the tail of each.
+    """Hold out a share of the documents, drawn by seed; of a single document, its end.
+
+    Where the share is less than one document, that whose tokens are nearest to the share of all is held out.
 
     Args:
         fraction: share to hold out, 0 to 1.
@@ -161,13 +168,20 @@ def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -
         raise DataError(f"a held-out share of {fraction} is not between 0 and 1")
     offsets = documents.offsets
     count = int(len(documents) * fraction)
-    if count:
+    if len(documents) > 1:
         held = np.zeros(len(documents), dtype=bool)
-        held[np.random.default_rng(seed).permutation(len(documents))[:count]] = True
+        if count:
+            held[np.random.default_rng(seed).permutation(len(documents))[:count]] = True
+        else:
+            sizes = offsets[:, 1] - offsets[:, 0]
+            away = np.abs(sizes - fraction * sizes.sum())
+            held[np.where(sizes > 1, away, np.inf).argmin()] = True  # one token alone predicts nothing
         parts = offsets[~held], offsets[held]
     else:
         starts, stops = offsets.T
-        cuts = stops - np.ceil((stops - starts) * fraction).astype(np.int64)
+        tokens = stops - starts
+        ends = np.maximum(np.ceil(tokens * fraction), 2)  # the first token of an end predicts, and is not predicted
+        cuts = stops - np.minimum(ends, np.maximum(tokens - 1, 1)).astype(np.int64)
         parts = np.stack([starts, cuts], axis=1), np.stack([cuts, stops], axis=1)
     train, held_out = (TokenDocuments(memory=documents.memory, offsets=part, widths=documents.widths) for part in parts)
     return train, held_out

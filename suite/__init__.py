@@ -1,7 +1,7 @@
 """One decoder-only transformer that does real jobs.
 
     >>> from suite import pipeline
-    >>> pipeline("lm")("The planet earth", max_new_tokens=20)[0].text  # doctest: +SKIP
+    >>> pipeline("lm")("The planet earth", max_new_tokens=20).text  # doctest: +SKIP
 
 Names are imported when they are first used, so that `import suite` costs nothing.
 """
@@ -10,20 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from suite.checkpoint import Model, load
     from suite.errors import SuiteError
-    from suite.hub import Model, load
     from suite.model import ModelConfig, Transformer
     from suite.pipelines import pipeline
     from suite.sampling import Sampling, generate, stream
 
 _HOMES = {
-    "Model": "suite.hub",
+    "Model": "suite.checkpoint",
     "ModelConfig": "suite.model",
     "Sampling": "suite.sampling",
     "SuiteError": "suite.errors",
     "Transformer": "suite.model",
     "generate": "suite.sampling",
-    "load": "suite.hub",
+    "load": "suite.checkpoint",
     "pipeline": "suite.pipelines",
     "stream": "suite.sampling",
 }

@@ -5,14 +5,16 @@ Machines drift, so the systems take turns and each figure is the best of its tur
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from torch import Tensor
 
 from suite.errors import ConfigError, SuiteError
 from suite.model import ModelConfig, Transformer
+from suite.task import find_task, suggest
 
 BASELINE = "transformers float32"
 # which layers see how far, in `attention`; the last is "L-M-L-M" of Liu et al. 2018, with their block and stride
@@ -29,6 +32,15 @@ LAYERS: dict[str, dict[str, tuple[int, ...]]] = {
     "full": {},
     "local": {"windows": (256, 256, 256, 256)},
     "local, compressed": {"windows": (256, 0, 256, 0), "compress": (0, 3, 0, 3)},
+}
+
+# what `recipes` trains each task on: a file among data/samples ("" for random music), and settings of the recipe
+SAMPLES: dict[str, tuple[str, ...]] = {
+    "lm": ("articles.jsonl.gz",),
+    "classify": ("banking.csv",),
+    "music": ("", "data.held_out=0.5"),
+    "translate": ("tatoeba-en-de.tsv.gz", "data.source=en", "data.target=de"),
+    "summarize": ("articles.jsonl.gz",),
 }
 
 
@@ -51,6 +63,30 @@ class Speed:
     ratio: float | None = None
     bandwidth_share: float | None = None
     agrees: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecipeSpeed:
+    """What a default recipe's training does here.
+
+    Attributes:
+        recipe: the file, as "lm/small.toml".
+        precision: of the products in the model.
+        muon: of Muon's Newton-Schulz iteration; "" where the recipe does without.
+        tokens_per_second: real tokens, in the best of the steps that count.
+        seconds: that this step took.
+        tokens_per_cpu_second: in this step, by the processor time of all threads, which other work on the machine
+            changes less.
+        steps: that count.
+    """
+
+    recipe: str
+    precision: str
+    muon: str
+    tokens_per_second: float
+    seconds: float
+    tokens_per_cpu_second: float
+    steps: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,16 +114,36 @@ def memory_bandwidth() -> float:
     return block.nbytes / best_times({"sum": lambda: block.sum()}, 8)["sum"]
 
 
-def best_times(systems: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Seconds of each system's best turn; they run in turn, after one turn that does not count."""
-    best = dict.fromkeys(systems, float("inf"))
+def best_times(
+    systems: dict[str, Callable[[], object]],
+    repeats: int,
+    limit: float = float("inf"),
+    say: Callable[[str, float], object] = lambda name, seconds: None,
+) -> dict[str, float]:
+    """Seconds of each system's best turn; they run in turn, after one turn that does not count.
+
+    Args:
+        systems: by name.
+        repeats: turns of each that count.
+        limit: seconds in all; a turn that would take longer is left out. Where none is left, the first one counts.
+        say: takes a system and the seconds of its first turn, as soon as they are known.
+    """
+    began = time.perf_counter()
+    first: dict[str, float] = {}
+    best: dict[str, float] = {}
     for turn in range(repeats + 1):
+        if turn and time.perf_counter() - began + sum(first.values()) > limit:
+            break
         for name, run in systems.items():
             start = time.perf_counter()
             run()
+            taken = time.perf_counter() - start
             if turn:
-                best[name] = min(best[name], time.perf_counter() - start)
-    return best
+                best[name] = min(best.get(name, taken), taken)
+            else:
+                first[name] = taken
+                say(name, taken)
+    return first | best
 
 
 def decode(
@@ -192,8 +248,8 @@ def as_transformers(model: Transformer) -> Callable[[Tensor, int], Tensor]:
         from transformers.utils import logging as their_logging
     except ImportError as error:
         raise ConfigError("the baseline needs transformers: pip install 'decoder-suite[baselines]'") from error
-    from suite.gpt2 import export
-    from suite.hub import Model
+    from suite.checkpoint import Model
+    from suite.checkpoint.gpt2 import export
 
     logging: Any = their_logging
     logging.disable_progress_bar()  # it would stand between the lines of our table
@@ -221,24 +277,29 @@ def train(
     vocab_size: int = 8192,
     batch: int = 16,
     length: int = 256,
-    precisions: Sequence[str] = ("float32", "bfloat16"),
+    precisions: Sequence[str] = (),
     baseline: bool = True,
     threads: int = 2,
     repeats: int = 5,
+    limit: float = 150.0,
     device: str = "cpu",
+    say: Callable[[str], object] = lambda line: None,
 ) -> list[Speed]:
     """Optimizer steps of a GPT-2-shaped model: forward, backward, clipping, AdamW.
 
     Args:
         n_layer, d_model, n_head, vocab_size: of the model.
         batch, length: rows of so many tokens a step.
-        precisions: of the products.
+        precisions: of the products; none for float32, and bfloat16 where the device has instructions for it.
         baseline: whether to run `transformers` in the same plain loop (float32, and bfloat16 autocast where asked).
         threads: of the products, on a CPU.
-        repeats: steps of each system that count.
+        repeats: steps of each system that count, at most.
+        limit: seconds that all steps may take, at least one of each; slow ones are repeated less often.
         device: where.
+        say: takes a line as each system is measured, and on what is left out or slow.
     """
     from suite.training.batches import Batch, Example, FiniteSource
+    from suite.training.device import emulates_bfloat16, has_bfloat16
     from suite.training.loop import Trainer
     from suite.training.loss import language_modelling
     from suite.training.recipe import BatchConfig, Recipe, RunConfig
@@ -247,6 +308,15 @@ def train(
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     place = torch.device(device)
+    if not precisions:
+        precisions = ("float32", "bfloat16") if has_bfloat16(place) else ("float32",)
+        if len(precisions) == 1:
+            say(
+                f"bfloat16 is left out: this device ({place}) has no instructions for it, or none that training would "
+                "use, and emulating them takes up to a hundred times as long; --precision bfloat16 measures it"
+            )
+    elif "bfloat16" in precisions and emulates_bfloat16(place):
+        say(f"this device ({place}) has no instructions for bfloat16; emulating them may take minutes a step")
     config = ModelConfig(vocab_size=vocab_size, context=length, d_model=d_model, n_layer=n_layer, n_head=n_head)
     rows = np.random.default_rng(0).integers(0, vocab_size, (batch, length + 1))
     examples = [Example(row) for row in rows]
@@ -271,7 +341,12 @@ def train(
             systems[f"suite {precision}"] = lambda trainer=trainer: _timed_step(trainer, [Batch.collate(examples)])  # type: ignore[misc]
             if baseline:
                 systems[f"transformers {precision}"] = _plain_loop(config, rows, precision, place)
-        seconds = best_times(systems, repeats)
+        seconds = best_times(
+            systems,
+            repeats,
+            limit,
+            lambda name, taken: say(f"{name}: {batch * length / taken:,.0f} tokens/s in a first step of {taken:.1f} s"),
+        )
     speeds = []
     for name, taken in seconds.items():
         ratio = seconds[f"transformers {name.split()[1]}"] / taken if baseline else None
@@ -324,6 +399,108 @@ def _plain_loop(
             torch.cuda.synchronize()
 
     return step
+
+
+def recipes(
+    *,
+    tasks: Sequence[str] = (),
+    steps: int = 3,
+    muon: Sequence[str] = (),
+    precision: str = "auto",
+    threads: int = 2,
+    limit: float = 30.0,
+    say: Callable[[str], object] = lambda line: None,
+) -> Iterator[RecipeSpeed]:
+    """A few optimizer steps of each task's default recipe on the sample data, and nothing kept of them.
+
+    Args:
+        tasks: names; none for all that have a sample.
+        steps: that count, after one that does not.
+        muon: types of Muon's iteration, which take turns (none: the one that training takes); "bfloat16" is how it was
+            before it followed the run's precision.
+        precision: of the run.
+        threads: of the products.
+        limit: seconds of a recipe's steps; after them no turn is begun but the first that counts.
+        say: takes a line before each recipe.
+
+    Raises:
+        ConfigError: there is no sample for a task.
+    """
+    for name in tasks:
+        if name not in SAMPLES:
+            raise ConfigError(f"no sample data for task {name!r}; {suggest(name, SAMPLES)}")
+    torch.set_num_threads(threads)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in tasks or SAMPLES:
+            say(f"{name}: preparing its sample data, then {steps + 1} steps")
+            yield from _recipe_speeds(name, Path(folder), steps, muon, precision, limit)
+
+
+def _recipe_speeds(
+    name: str, folder: Path, steps: int, muon: Sequence[str], precision: str, limit: float
+) -> list[RecipeSpeed]:
+    """The figures of one recipe, one for each type of Muon's iteration."""
+    from suite.training.fit import start
+    from suite.training.loop import Trainer
+    from suite.training.loss import language_modelling
+    from suite.training.optimizer import Muon
+    from suite.training.recipe import Recipe
+    from suite.training.state import RunDirectory
+
+    task = find_task(name)
+    path = task.default_recipe()
+    file, *settings = SAMPLES[name]
+    source = Path(str(files("suite.data"))) / "samples" / file if file else random_music(folder / "music")
+    recipe = Recipe.load(path, [f"data.train=[{json.dumps(str(source))}]", f"run.precision={precision}", *settings])
+    data = task.prepare(recipe, folder / "cache")
+    model, _, _ = start(recipe, data)
+    loss = data.loss or language_modelling(recipe.loss.smoothing, recipe.loss.source_weight)
+    trainer = Trainer(model, data.train, recipe, RunDirectory(folder / name), [], loss, torch.device("cpu"), show=False)
+    trainer.model.train()
+    iterations = [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, Muon)]
+    usual = str(iterations[0].dtype).removeprefix("torch.") if iterations else ""
+    types = list(muon) if iterations and muon else [usual]
+    best = dict.fromkeys(types, (0.0, 0.0, 1.0))
+    counted = 0
+    began = time.perf_counter()
+    for turn in range(steps + 1):
+        if counted and time.perf_counter() - began > limit:
+            break
+        batches = trainer.load_step(turn)
+        for kind in types if turn else types[:1]:
+            for optimizer in iterations:
+                optimizer.dtype = getattr(torch, kind)
+            start_of_step, cpu = time.perf_counter(), time.process_time()
+            trainer.take_step(batches)
+            seconds, cpu = time.perf_counter() - start_of_step, time.process_time() - cpu
+            if turn:
+                best[kind] = max(best[kind], (sum(batch.real for batch in batches) / seconds, seconds, cpu))
+        counted = turn
+    return [
+        RecipeSpeed(
+            recipe=f"{name}/{path.name}",
+            precision="bfloat16" if trainer.bfloat16 else "float32",
+            muon=kind,
+            tokens_per_second=speed,
+            seconds=seconds,
+            tokens_per_cpu_second=speed * seconds / cpu,
+            steps=counted,
+        )
+        for kind, (speed, seconds, cpu) in best.items()
+    ]
+
+
+def random_music(folder: Path) -> Path:
+    """A new folder of twenty MIDI files of random notes, since there is no music among the samples."""
+    from suite.data.performance import Performance
+
+    folder.mkdir()
+    for piece in range(20):
+        rng = np.random.default_rng(piece)
+        start = np.cumsum(rng.exponential(0.1, 1000))
+        end = start + rng.uniform(0.1, 1.0, 1000)
+        Performance(rng.integers(30, 90, 1000), rng.integers(20, 110, 1000), start, end).save(folder / f"{piece}.mid")
+    return folder
 
 
 def attention(

@@ -15,3 +15,7 @@ class DataError(SuiteError):
 
 class CheckpointError(SuiteError):
     """A checkpoint that is missing, damaged, or not what its configuration says."""
+
+
+class UnfinishedWarning(UserWarning):
+    """A model that is loaded is of a run that has not come to its end; the command line shows the message alone."""

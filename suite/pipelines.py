@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from suite.hub import Model, load
+from suite.checkpoint import Model, load
 from suite.task import find_task
 
 
@@ -31,7 +31,8 @@ def pipeline(
         options: the task's own; see the task.
 
     Returns:
-        a callable; for "lm", from prompts to objects with `.text`, `.tokens` and `.logprobs`.
+        a callable: one input gives one result, and a list, tuple, generator or array of them a list. A result prints
+        as its text, and `to_dict()` gives plain values; "lm" gives `.text`, `.tokens` and `.logprobs`.
 
     Raises:
         SuiteError: there is no such task or model, or it cannot be read.
@@ -39,9 +40,12 @@ def pipeline(
     Example:
         >>> from suite import pipeline
         >>> write = pipeline("lm")
-        >>> [result] = write(["The planet earth"], max_new_tokens=8, seed=1)
+        >>> result = write("The planet earth", max_new_tokens=8, seed=1)
         >>> len(result.tokens)
         8
+        >>> [again, other] = write(["The planet earth", "The river"], max_new_tokens=8, seed=1)
+        >>> str(again) == result.text
+        True
     """
     chosen = find_task(task)
     loaded = model if isinstance(model, Model) else load(model or task, device=device, quantize=quantize)

@@ -27,6 +27,7 @@ def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
 
 
+@pytest.mark.notebook
 @each_notebook
 def test_runs_from_top_to_bottom(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that changes in the package must change in the notebook; a warning would stand in the reader's page."""

@@ -98,7 +98,21 @@ def decode(
     "--device", default="cpu", metavar="NAME", help="Device to train on: cpu, cuda, cuda:1 or mps.  [default: cpu]"
 )
 @click.option(
+    "--precision",
+    "precisions",
+    type=click.Choice(["float32", "bfloat16"]),
+    multiple=True,
+    help="Precision to train in.  [default: float32, and bfloat16 if the device has instructions for it]",
+)
+@click.option(
     "--repeats", type=COUNT, default=5, metavar="N", help="Number of steps to time; the fastest counts.  [default: 5]"
+)
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0),
+    default=150.0,
+    metavar="SECONDS",
+    help="Time fewer steps than --repeats if all would take longer than this.  [default: 150]",
 )
 @threads_option
 @baseline_option
@@ -111,7 +125,9 @@ def train(
     heads: int,
     vocabulary: int,
     device: str,
+    precisions: tuple[str, ...],
     repeats: int,
+    limit: float,
     threads: int,
     baseline: bool,
     as_json: bool,
@@ -126,12 +142,75 @@ def train(
         vocab_size=vocabulary,
         batch=batch,
         length=length,
+        precisions=precisions,
         baseline=baseline,
         threads=threads,
         repeats=repeats,
+        limit=limit,
         device=device,
+        say=notice,
     )
     report(speeds, as_json, per="tokens/s")
+
+
+@bench.command()
+@click.argument("tasks", nargs=-1, metavar="[TASK]...")
+@click.option("--steps", type=COUNT, default=3, metavar="N", help="Number of steps to time.  [default: 3]")
+@click.option(
+    "--muon",
+    type=click.Choice(["float32", "bfloat16"]),
+    multiple=True,
+    help="Type of Muon's iteration; several take turns.  [default: the run's precision]",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    default="auto",
+    help="Precision to train in.  [default: auto]",
+)
+@click.option(
+    "--limit",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    metavar="SECONDS",
+    help="Begin no further turn of a recipe after this time.  [default: 30]",
+)
+@threads_option
+@json_option
+def recipes(
+    tasks: tuple[str, ...],
+    steps: int,
+    muon: tuple[str, ...],
+    precision: str,
+    limit: float,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Take a few training steps of the default recipes, on the sample data and the CPU."""
+    from suite import bench
+
+    speeds = []
+    for speed in bench.recipes(
+        tasks=tasks, steps=steps, muon=muon, precision=precision, threads=threads, limit=limit, say=notice
+    ):
+        notice(f"{speed.recipe}: {speed.tokens_per_second:,.0f} tokens/s")
+        speeds.append(speed)
+    if as_json:
+        write_json([dataclasses.asdict(speed) for speed in speeds])
+        return
+    header = ("recipe", "products", "Muon", "tokens/s", "seconds a step", "tokens/CPU second")
+    rows = [
+        (
+            speed.recipe,
+            speed.precision,
+            speed.muon,
+            f"{speed.tokens_per_second:,.0f}",
+            f"{speed.seconds:.2f}",
+            f"{speed.tokens_per_cpu_second:,.0f}",
+        )
+        for speed in speeds
+    ]
+    click.echo("\n".join(table(rows, "lllrrr", header)))
 
 
 @bench.command()

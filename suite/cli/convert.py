@@ -37,7 +37,7 @@ def convert(name: str, out: Path, to: Literal["transformers", "suite"], storage:
 
     NAME is an embedded model, a directory or a Hugging Face id; OUT is the directory to create.
     """
-    from suite import hub
+    from suite import checkpoint
 
-    hub.convert(name, out, to=to, storage=storage, revision=revision)
+    checkpoint.convert(name, out, to=to, storage=storage, revision=revision)
     click.echo(f"{out}: {size(sum(file.stat().st_size for file in out.iterdir()))}, {storage}, {to} format")

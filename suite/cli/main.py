@@ -9,7 +9,10 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import click
 from click.exceptions import Exit, NoArgsIsHelpError
@@ -20,9 +23,10 @@ from suite.cli.completion import completion
 from suite.cli.convert import convert
 from suite.cli.groups import ExtensibleGroup
 from suite.cli.models import models
+from suite.cli.show import first_process, notice
 from suite.cli.tasks import evaluate, run
 from suite.cli.train import train
-from suite.errors import SuiteError
+from suite.errors import SuiteError, UnfinishedWarning
 
 USER_ERROR = 2
 INTERRUPTED = 128 + signal.SIGINT
@@ -68,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     color = False if os.environ.get("NO_COLOR") else None
     # not `cli.main`: it has ideas of its own on Ctrl-C and on readers that went away
     try:
-        with cli.make_context("suite", words, color=color) as context:
+        with cli.make_context("suite", words, color=color) as context, _plain_warnings():
             cli.invoke(context)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -79,7 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         error.show()
         return USER_ERROR
     except (KeyboardInterrupt, click.Abort) as interrupt:
-        click.echo(f"\nsuite: {str(interrupt) or 'interrupted'}", err=True)
+        if first_process():
+            click.echo(f"\nsuite: {str(interrupt) or 'interrupted'}", err=True)
         return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
@@ -92,6 +97,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, click.UsageError) and error.ctx is not None:
             click.echo(f"try: {error.ctx.command_path} --help", err=True)
         return USER_ERROR
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Show our own warnings as notices, without the line of code that they come from."""
+    others = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
+        if issubclass(category, UnfinishedWarning):
+            notice(str(message))
+        else:
+            others(message, category, *rest, **options)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UnfinishedWarning)
+        warnings.showwarning = show
+        yield
 
 
 def _one_line(error: Exception) -> str:

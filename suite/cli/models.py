@@ -89,7 +89,7 @@ def show(name: str, revision: str | None, as_json: bool) -> None:
     NAME is an embedded model, a directory or a Hugging Face id. For gpt2, gpt2-medium, gpt2-large and gpt2-xl the
     shapes are built in, so nothing is downloaded.
     """
-    from suite.hub import resolve
+    from suite.checkpoint import resolve
     from suite.model import ModelConfig
     from suite.tally import cache_bytes, tally
 
@@ -131,8 +131,7 @@ def show(name: str, revision: str | None, as_json: bool) -> None:
 
 def model_config(directory: Path) -> ModelConfig:
     """The shape of the model in a directory, ours or GPT-2's; its weights are not read."""
-    from suite import gpt2
-    from suite.checkpoint import read_config
+    from suite.checkpoint import gpt2, read_config
     from suite.model import ModelConfig
 
     settings = read_config(directory)

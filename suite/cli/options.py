@@ -18,7 +18,7 @@ from suite.errors import DataError
 from suite.task import embedded
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint import Model
 
 # fewer parameters than the smallest GPT-2's 124 million: too few to write a summary or to label without training
 SMALL = 100_000_000
@@ -92,7 +92,7 @@ def model_options(default: str) -> Callable[[Decorated], Decorated]:
 
 def load_model(model: str, revision: str | None, device: str, quantize: str) -> Model:
     """Load what the options of `model_options` name."""
-    from suite.hub import load
+    from suite.checkpoint import load
 
     return load(model, revision=revision, device=device, quantize=quantize)
 

@@ -13,7 +13,7 @@ from suite.cli.settings import setting, takes
 from suite.cli.show import notice, write_json
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint import Model
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 Item = TypeVar("Item")
@@ -48,7 +48,7 @@ class Session:
 
     def load(self, **changes: Any) -> Model:
         """The model that the options name; `changes` are arguments of `suite.load` instead of the session's."""
-        from suite.hub import load
+        from suite.checkpoint import load
 
         options: dict[str, Any] = {"revision": self.revision, "device": self.device, "quantize": self.quantize}
         return load(changes.pop("name", self.model), **{**options, **changes})

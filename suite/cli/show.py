@@ -27,6 +27,11 @@ def unicode_terminal() -> bool:
     return True
 
 
+def first_process() -> bool:
+    """Whether this process is the one that speaks, of those that `torchrun` started."""
+    return int(os.environ.get("WORLD_SIZE") or 1) == 1 or os.environ.get("RANK", "0") == "0"
+
+
 def notice(line: str) -> None:
     """Tell a person something that is not the result."""
     click.secho(line, err=True, dim=True)

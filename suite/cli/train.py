@@ -12,7 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from suite.cli.options import json_option
-from suite.cli.show import notice, write_json
+from suite.cli.show import first_process, notice, write_json
 from suite.task import find_task, registered
 
 TASK_OPTIONS = "suite.cli.train.task_options"
@@ -91,7 +91,10 @@ def train(
     """Train a model.
 
     A TASK is trained with its default recipe; RECIPE.toml is a recipe of your own. --data, --valid and --set may be
-    given several times. To resume a run that was stopped, give the same command again.
+    given several times. To resume a run that was stopped, give the same command again. From its first saved state
+    on, the directory of a run holds a model that can be used.
+
+    On several GPUs or CPU processes: torchrun --nproc-per-node N -m suite train ...
 
     \b
     suite train lm --data novels/ --out runs/novels
@@ -99,6 +102,7 @@ def train(
     suite train lm --base gpt2 --data notes.txt --out runs/gpt2-notes
     suite train translate --data pairs.tsv --source en --target de --out runs/en-de
     suite run lm "Once" --model runs/novels
+    torchrun --nproc-per-node 2 -m suite train lm --data novels/ --out runs/novels
     """
     path = Path(recipe) if recipe.endswith(".toml") else find_task(recipe).default_recipe(base is not None)
     from suite.training.fit import fit
@@ -114,8 +118,10 @@ def train(
             lines.append(f"data.{key}={json.dumps(value, ensure_ascii=False)}")
     if max_minutes is not None:
         lines.append(f"run.max_minutes={max_minutes}")
-    fitted = fit(Recipe.load(path, lines), out, device=device, say=notice)
+    fitted = fit(Recipe.load(path, lines), out, device=device, say=notice if first_process() else None)
     result = fitted.result
+    if not first_process():
+        return
     if as_json:
         write_json(
             {

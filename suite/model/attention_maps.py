@@ -1,60 +1,47 @@
 """What each position attends to, for people to look at.
 
-Shapes: `B` batch, `T` positions, `H` heads, `K` key/value heads, `E` head width.
+Shapes: `B` batch, `T` positions, `S` keys, `C` compressed blocks, `H` heads, `K` key/value heads, `E` head width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from suite.model.plan import CompressedWhole, Plan
 from suite.model.transformer import Attention, Transformer
 
 
-class _Watched:
-    """A layer's view of a pass that writes down the attention weights.
+def _weights(attention: Attention, x: Tensor, plan: Plan, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
+    """The weights (B, H, T, T) with which a layer attends to its input (B, T, D).
 
     Fused attention never tells its weights. But what it returns for the columns of an identity matrix in the place of
     the values is those weights, with every mask, rotation and scale of the pass itself.
     """
+    queries, keys, values = attention.project(x, rotary)
+    keys, values = attention.store(keys, values, plan, None)  # (B, K, S, E)
+    pattern = plan.patterns[attention.layer]
+    columns = torch.eye(keys.shape[2], dtype=values.dtype, device=values.device)  # (S, S)
+    # as many at a time as a head is wide, so that the kernel meets the shapes it is made for
+    pieces = []
+    for part in torch.split(columns, values.shape[3], dim=1):  # (S, E)
+        padded = torch.nn.functional.pad(part, (0, values.shape[3] - part.shape[1]))
+        mixed = attention.attend(queries, keys, padded.expand(*values.shape), pattern)  # (B, H, T, E)
+        pieces.append(mixed[..., : part.shape[1]])
+    weights = torch.cat(pieces, dim=-1)  # (B, H, T, S)
+    return _shared(weights, pattern.stride) if isinstance(pattern, CompressedWhole) else weights
 
-    def __init__(self, view: Any) -> None:
-        self.view = view
-        self.weights: Tensor | None = None
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.view, name)
-
-    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, *rest: Any) -> Tensor:
-        """What the view's own `attend` returns."""
-        out, self.weights = self._watch(self.view.attend, queries, keys, values, *rest)
-        return out
-
-    def attend_compressed(self, queries: Tensor, keys: Tensor, values: Tensor, layer: int, dropout: float) -> Tensor:
-        """What the view's own `attend_compressed` returns; the weight of a block is shared among its positions."""
-        out, weights = self._watch(self.view.attend_compressed, queries, keys, values, layer, dropout)
-        stride, length = self.view.compression(layer), queries.shape[2]
-        blocks, self.weights = torch.split(weights, [length // stride, length], dim=-1)
-        shares = (blocks / stride).repeat_interleave(stride, dim=-1)
-        self.weights[..., : shares.shape[-1]] += shares
-        return out
-
-    def _watch(
-        self, attend: Callable[..., Tensor], queries: Tensor, keys: Tensor, values: Tensor, *rest: Any
-    ) -> tuple[Tensor, Tensor]:
-        """The result of `attend`, and the weights that led to it, (B, H, T, S)."""
-        columns = torch.eye(keys.shape[2], dtype=values.dtype, device=values.device)  # (S, S)
-        # as many at a time as a head is wide, so that the kernel meets the shapes it is made for
-        pieces = []
-        for part in torch.split(columns, values.shape[3], dim=1):  # (S, E)
-            padded = torch.nn.functional.pad(part, (0, values.shape[3] - part.shape[1]))
-            as_values = padded.expand(*values.shape)  # (B, K, S, E)
-            mixed = attend(queries, keys, as_values, *rest)  # (B, H, T, E)
-            pieces.append(mixed[..., : part.shape[1]])
-        return attend(queries, keys, values, *rest), torch.cat(pieces, dim=-1)
+def _shared(weights: Tensor, stride: int) -> Tensor:
+    """Weights (B, H, T, T) of positions alone, from (B, H, T, C + T): a block's is shared among its positions."""
+    length = weights.shape[2]
+    blocks, single = torch.split(weights, [length // stride, length], dim=-1)
+    shares = (blocks / stride).repeat_interleave(stride, dim=-1)
+    single[..., : shares.shape[-1]] += shares
+    return single
 
 
 @torch.inference_mode()
@@ -82,12 +69,11 @@ def attention_maps(
         >>> [tuple(weights.shape) for weights in attention_maps(Transformer(config), torch.tensor([1, 2, 3]))]
         [(4, 3, 3), (4, 3, 3)]
     """
-    watched: dict[int, _Watched] = {}
+    watched: dict[int, Tensor] = {}
 
-    def watch(module: Attention, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        x, view, *rest = arguments
-        watched[module.layer] = _Watched(view)
-        return (x, watched[module.layer], *rest)
+    def watch(attention: Attention, arguments: tuple[Any, ...]) -> None:
+        x, plan, _, rotary = arguments
+        watched[attention.layer] = _weights(attention, x, plan, rotary)[0]
 
     chosen = range(transformer.config.n_layer) if layers is None else layers
     hooks = [
@@ -101,5 +87,4 @@ def attention_maps(
     finally:
         for hook in hooks:
             hook.remove()
-    maps = [watched[layer].weights for layer in sorted(watched)]
-    return [weights[0] for weights in maps if weights is not None]
+    return [watched[layer] for layer in sorted(watched)]

@@ -6,12 +6,76 @@ Shapes: `B` batch, `T` new positions, `S` slots, `K` key/value heads, `E` head w
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from suite.errors import SuiteError
 from suite.model.config import ModelConfig
+
+
+class Aligned(NamedTuple):
+    """Where the new tokens of rows lie that all stand at the same position, none of them past the cache's end.
+
+    That is all of training, and every single prompt: keys and values are slices.
+
+    Attributes:
+        start: the position of the first new token.
+        end: the position behind the last; S keys are those from 0 to here.
+        positions: (T,) from start to end.
+    """
+
+    start: int
+    end: int
+    positions: Tensor
+
+    @property
+    def length(self) -> int:
+        """T."""
+        return self.end - self.start
+
+
+class Scattered(NamedTuple):
+    """Where the new tokens of rows lie that stand at different positions, have padding, or go round a ring.
+
+    Attributes:
+        end: the most tokens that a row will have seen; with a static cache, its capacity.
+        capacity: of the cache.
+        positions: (B, T) of each new token in its row, padding included.
+        starts: (B,) the position of the first new token.
+        newest: (B,) that of the last which is no padding.
+        slots: (B, T) in the cache; padding goes to the one behind the ring.
+        rows: (B, 1) row numbers, to index beside slots.
+    """
+
+    end: int
+    capacity: int
+    positions: Tensor
+    starts: Tensor
+    newest: Tensor
+    slots: Tensor
+    rows: Tensor
+
+    @property
+    def length(self) -> int:
+        """T."""
+        return self.positions.shape[1]
+
+    @property
+    def stop(self) -> int:
+        """S: the slots in use, counted from the first."""
+        return min(self.end, self.capacity)
+
+    @property
+    def held(self) -> Tensor:
+        """(B, S) the position that each slot holds after this pass, negative where it holds nothing yet."""
+        newest = self.newest[:, None]  # (B, 1)
+        slots = torch.arange(self.stop, device=newest.device)
+        return newest - (newest - slots) % self.capacity
+
+
+Places = Aligned | Scattered
 
 
 class KVCache:
@@ -74,6 +138,34 @@ class KVCache:
     def nbytes(self) -> int:
         """Bytes of keys and values."""
         return sum(tensor.nbytes for tensor in (*self.keys, *self.values))
+
+    def scattered(self, added: Sequence[int], length: int, end: int) -> Scattered:
+        """Where `length` more tokens go, of which `added[row]` are real; `end` as in `Scattered`."""
+        device = self.lengths.device
+        offsets = torch.arange(length, device=device)
+        real = torch.tensor(added, device=device)  # (B,)
+        positions = self.lengths[:, None] + offsets  # (B, T)
+        slots = torch.where(offsets < real[:, None], positions % self.capacity, self.capacity)
+        rows = torch.arange(len(added), device=device)[:, None]
+        return Scattered(
+            end, self.capacity, positions, starts=self.lengths, newest=self.lengths + real - 1, slots=slots, rows=rows
+        )
+
+    def append(self, layer: int, keys: Tensor, values: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+        """Store a layer's new keys and values (B, K, T, E); returns all that are in use, (B, K, S, E).
+
+        A layer that compresses has its own way: `suite.model.compressed.append`.
+        """
+        all_keys, all_values = self.keys[layer], self.values[layer]  # (B, K, slots, E)
+        if isinstance(places, Aligned):
+            # narrow, because indexing by brackets takes three times as long, and a decoding step does little else
+            start, length, end = places.start, keys.shape[2], places.end
+            all_keys.narrow(2, start, length).copy_(keys)
+            all_values.narrow(2, start, length).copy_(values)
+            return all_keys.narrow(2, 0, end), all_values.narrow(2, 0, end)
+        all_keys[places.rows, :, places.slots] = keys.transpose(1, 2).to(all_keys.dtype)
+        all_values[places.rows, :, places.slots] = values.transpose(1, 2).to(all_values.dtype)
+        return all_keys[:, :, : places.stop], all_values[:, :, : places.stop]
 
     def advance(self, added: Sequence[int]) -> None:
         """Count that many more tokens as seen, row by row."""

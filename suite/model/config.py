@@ -41,7 +41,7 @@ class ModelConfig:
         windows: per layer, how many tokens back (itself included) a position sees; 0 means the whole context. ()
             means 0 everywhere.
         compress: per layer, how many positions' keys and values become one by a learned convolution of that kernel and
-            stride (`suite.model.transformer.Compression`); 0 or 1 means none. () means 0 everywhere. In such a layer a
+            stride (`suite.model.compressed.Compression`); 0 or 1 means none. () means 0 everywhere. In such a layer a
             position `t` sees a block where its first position is within the context and its last is not after `t` (or
             both lie in the prefix), and, as they are, the positions nearest to it: itself and so many less one before
             it (in the prefix also as many after it). Keys are rotated before they become one.
@@ -172,6 +172,11 @@ class ModelConfig:
     def span(self) -> int:
         """Distances back that relative positions tell apart; 0 where positions are not relative."""
         return (self.relative_span or self.context) if self.position == "relative" else 0
+
+    @property
+    def sliding_context(self) -> int:
+        """Tokens a position can look back on, itself included, before they slide out of sight; 0 where none do."""
+        return self.context if self.position != "learned" else 0
 
     def window(self, layer: int) -> int:
         """Tokens back that `layer` sees, itself included; 0 for all of the context."""

@@ -39,6 +39,7 @@ def prepare_for_inference(transformer: Transformer, weights: str = "float32") ->
         ConfigError: `weights` is none of those.
 
     Example:
+        >>> from suite.model import ModelConfig
         >>> config = ModelConfig(vocab_size=256, context=64, d_model=32, n_layer=2, n_head=4)
         >>> prepare_for_inference(Transformer(config), "int8")(torch.zeros(1, 5, dtype=torch.long)).dtype
         torch.float32

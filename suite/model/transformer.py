@@ -1,7 +1,8 @@
 """The decoder-only transformer, from tokens to logits.
 
 Read it from the bottom: `Transformer` embeds tokens, runs blocks, and scores the vocabulary; a `Block` is attention
-and an MLP, each added to the residual stream after a norm.
+and an MLP, each added to the residual stream after a norm. `plan.py` says which keys a query sees, once a pass, and
+`attention.py` does the arithmetic.
 
 Shapes: `B` batch, `T` positions, `S` keys, `H` heads, `K` key/value heads, `E` head width, `D` d_model, `F` MLP width,
 `V` vocabulary, `R` rows of relative positions.
@@ -16,10 +17,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from suite.model.attention import View, rotary_table, rotate
+from suite.model import compressed
+from suite.model.attention import dense, local
 from suite.model.cache import KVCache
+from suite.model.compressed import Compression
 from suite.model.config import ModelConfig
-from suite.model.dropout import drop
+from suite.model.dropout import dropout
+from suite.model.plan import Dense, Gathered, Local, Pattern, Plan, Skewed, make_plan
+from suite.model.relative import relative
+from suite.model.rotary import rotary_table, rotate
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
@@ -29,39 +35,17 @@ def make_norm(config: ModelConfig) -> nn.Module:
     return nn.LayerNorm(config.d_model, eps=config.norm_eps, bias=config.bias)
 
 
-class Compression(nn.Module):
-    """Makes one key or value out of each `stride` neighbouring ones: a convolution of that kernel and stride.
-
-    All heads share it. It is the mean plus what a matrix, zero at first, adds to it.
-
-    Source: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences", section 4.2.3.
-    """
-
-    def __init__(self, stride: int, width: int) -> None:
-        super().__init__()
-        self.stride = stride
-        self.linear = nn.Linear(stride * width, width, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(B, K, C * stride, E) -> (B, K, C, E)."""
-        batch, heads, length, width = x.shape
-        x = x.reshape(batch, heads, length // self.stride, self.stride, width)
-        out: Tensor = x.mean(dim=3) + self.linear(x.flatten(3))
-        return out
-
-
 class Attention(nn.Module):
-    """Multi-head self-attention with grouped key/value heads.
+    """Multi-head self-attention with grouped key/value heads: project, store, attend.
 
-    Source: Vaswani et al. 2017; grouped heads: Ainslie et al. 2023; relative positions: Huang et al. 2018; compressed
-    keys and values: Liu et al. 2018.
+    Source: Vaswani et al. 2017; grouped heads: Ainslie et al. 2023, "GQA"; relative positions: Huang et al. 2018;
+    local attention, compressed keys and values: Liu et al. 2018.
     """
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
         self.layer = layer
         self.n_head, self.kv_heads, self.width = config.n_head, config.kv_heads, config.head_width
-        self.window = config.window(layer)
         self.dropout = config.attention_rate
         self.qk_norm = config.qk_norm
         self.qkv = nn.Linear(config.d_model, (self.n_head + 2 * self.kv_heads) * self.width, bias=config.bias)
@@ -73,8 +57,16 @@ class Attention(nn.Module):
         if config.position == "relative":  # a row a distance: from the farthest back, past 0, to the farthest ahead
             self.relative = nn.Parameter(torch.empty(config.span + config.relative_ahead, config.d_model))  # (R, D)
 
-    def forward(self, x: Tensor, view: View, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
+    def forward(self, x: Tensor, plan: Plan, cache: KVCache | None, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
+        queries, keys, values = self.project(x, rotary)  # (B, H, T, E), (B, K, T, E) twice
+        keys, values = self.store(keys, values, plan, cache)  # (B, K, S, E)
+        mixed = self.attend(queries, keys, values, plan.patterns[self.layer])  # (B, H, T, E)
+        out: Tensor = self.out(mixed.transpose(1, 2).reshape(x.shape[0], x.shape[1], -1))  # (B, T, D)
+        return out
+
+    def project(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, H, T, E), keys and values (B, K, T, E) of (B, T, D)."""
         batch, length, _ = x.shape
         heads = self.qkv(x).view(batch, length, -1, self.width).transpose(1, 2)  # (B, H + 2K, T, E)
         # queries and keys go through norm and rotation in one piece: half the small operations of a decoding step
@@ -83,16 +75,31 @@ class Attention(nn.Module):
             scored = F.rms_norm(scored, (self.width,))
         if rotary is not None:
             scored = rotate(scored, *rotary)
-        queries, keys = scored.split_with_sizes((self.n_head, self.kv_heads), dim=1)  # (B, H, T, E), (B, K, T, E)
-        dropout = self.dropout if self.training else 0.0
-        if self.compress is None:
-            keys, values = view.keys_and_values(self.layer, keys, values)  # (B, K, S, E)
-            mixed = view.attend(queries, keys, values, self.window, dropout, self.relative)  # (B, H, T, E)
-        else:
-            keys, values = view.compressed_keys_and_values(self.layer, keys, values, self.compress)  # (B, K, S, E)
-            mixed = view.attend_compressed(queries, keys, values, self.layer, dropout)  # (B, H, T, E)
-        out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, length, -1))  # (B, T, D)
-        return out
+        queries, keys = scored.split_with_sizes((self.n_head, self.kv_heads), dim=1)
+        return queries, keys, values
+
+    def store(self, keys: Tensor, values: Tensor, plan: Plan, cache: KVCache | None) -> tuple[Tensor, Tensor]:
+        """Store new keys and values (B, K, T, E); returns all that can be attended to, (B, K, S, E)."""
+        if self.compress is not None:
+            stored = (None, None) if cache is None else (cache.keys[self.layer], cache.values[self.layer])
+            pattern = plan.patterns[self.layer]
+            assert isinstance(pattern, compressed.PATTERNS)
+            parts = zip(stored, (keys, values), self.compress, strict=True)
+            keys, values = (compressed.append(old, new, compress, pattern) for old, new, compress in parts)
+            return keys, values
+        return (keys, values) if cache is None else cache.append(self.layer, keys, values, plan.places)
+
+    def attend(self, queries: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Tensor:
+        """What queries (B, H, T, E) gather from keys and values (B, K, S, E): (B, H, T, E)."""
+        dropout_p = self.dropout if self.training else 0.0
+        if isinstance(pattern, Dense):
+            return dense(queries, keys, values, pattern, dropout_p)
+        if isinstance(pattern, Local):
+            return local(queries, keys, values, pattern, dropout_p)
+        if isinstance(pattern, (Skewed, Gathered)):
+            assert self.relative is not None
+            return relative(queries, keys, values, pattern, self.relative, dropout_p)
+        return compressed.attend(queries, keys, values, pattern, dropout_p)
 
 
 class MLP(nn.Module):
@@ -130,14 +137,14 @@ class Block(nn.Module):
         self.mlp = MLP(config)
         self.dropout = config.dropout
 
-    def forward(self, x: Tensor, view: View, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
+    def forward(self, x: Tensor, plan: Plan, cache: KVCache | None, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        x = x + self.drop(self.attention(self.attention_norm(x), view, rotary))
+        x = x + self.drop(self.attention(self.attention_norm(x), plan, cache, rotary))
         return x + self.drop(self.mlp(self.mlp_norm(x)))
 
     def drop(self, x: Tensor) -> Tensor:
         """Dropout in training. No module, because calling one takes a decoding step longer than adding two rows."""
-        return drop(x, self.dropout) if self.training else x
+        return dropout(x, self.dropout) if self.training else x
 
 
 class Transformer(nn.Module):
@@ -208,22 +215,25 @@ class Transformer(nn.Module):
             SuiteError: learned positions end before the last token, or the cache is too small.
         """
         batch, length = tokens.shape
-        real = None if lengths is None or cache is None else list(lengths)
-        view = View(self.config, batch, length, tokens.device, cache, prefix, real)
         x = self.tokens(tokens)  # (B, T, D)
+        plan = make_plan(
+            self.config, batch, length, device=x.device, dtype=x.dtype, cache=cache, prefix=prefix, lengths=lengths
+        )
+        if cache is not None and prefix is not None and self.config.restart_positions:
+            cache.restarts = prefix.clone()
         rotary = None
         if self.config.position == "learned":
             # padding may stand past the last position; it is never looked at
-            x = x + self.positions(view.counted.clamp(max=self.config.context - 1))
+            x = x + self.positions(plan.positions.clamp(max=self.config.context - 1))
         elif self.config.position == "rotary":
-            counted = view.counted  # (T,) or (B, T)
-            cos, sin = rotary_table(counted, self.config.head_width, self.config.rope_theta)
-            rotary = (cos, sin) if counted.dim() == 1 else (cos[:, None], sin[:, None])  # (T, E) or (B, 1, T, E)
+            cos, sin = rotary_table(plan.positions, self.config.head_width, self.config.rope_theta)
+            rotary = (cos, sin) if cos.dim() == 2 else (cos[:, None], sin[:, None])  # (T, E) or (B, 1, T, E)
         if self.training:
-            x = drop(x, self.config.dropout)
+            x = dropout(x, self.config.dropout)
         for block in self.blocks:
-            x = block(x, view, rotary)
-        view.advance()
+            x = block(x, plan, cache, rotary)
+        if cache is not None and not cache.static:  # a static cache is told from outside
+            cache.advance(plan.added)
         out: Tensor = self.norm(x)
         return out
 

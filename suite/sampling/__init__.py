@@ -2,13 +2,14 @@
 
 from suite.sampling.beam import Hypothesis, beam_search
 from suite.sampling.generate import Generated, Step, generate, stream
-from suite.sampling.rules import Grammar, Sampling, with_settings
+from suite.sampling.rules import Grammar, Sampling, SteeringGrammar, with_settings
 
 __all__ = [
     "Generated",
     "Grammar",
     "Hypothesis",
     "Sampling",
+    "SteeringGrammar",
     "Step",
     "beam_search",
     "generate",

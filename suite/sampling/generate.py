@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Collection, Iterator, Sequence
-from typing import Literal
+from typing import Literal, TypedDict, Unpack
 
 import torch
 from torch import Tensor
@@ -68,23 +68,42 @@ class Generated:
     finish: Finish
 
 
+class Options(TypedDict, total=False):
+    """Arguments that `generate` and `stream` share beside their own.
+
+    Args:
+        samples: continuations of each prompt, from one prefill (1).
+        stop_tokens: ids that end a row (none).
+        stop: strings that end a row, also across the borders of tokens; needs `tokenizer` (none).
+        tokenizer: gives results their text (None: they have none).
+        grammar: allows or forbids tokens, row by row (None: all are allowed).
+        logprobs: whether to report the log-probability of each new token (False).
+        top_logprobs: how many of the likeliest tokens to report at each place (0).
+        prefill_chunk: tokens of a prompt that one pass reads at most; bounds memory, changes no result (512).
+        compile: whether to compile the decoding step: about a minute for each new shape, for a process that lives long
+            (False).
+    """
+
+    samples: int
+    stop_tokens: Collection[int]
+    stop: Sequence[str]
+    tokenizer: Streams | None
+    grammar: Grammar | None
+    logprobs: bool
+    top_logprobs: int
+    prefill_chunk: int
+    compile: bool
+
+
 def generate(
     transformer: Transformer,
     prompts: Sequence[Sequence[int]],
     *,
     max_new_tokens: int | Sequence[int],
     sampling: Sampling = DEFAULT,
-    samples: int = 1,
     seed: int | Sequence[int] = 0,
     prefixes: Sequence[int] | None = None,
-    stop_tokens: Collection[int] = (),
-    stop: Sequence[str] = (),
-    tokenizer: Streams | None = None,
-    grammar: Grammar | None = None,
-    logprobs: bool = False,
-    top_logprobs: int = 0,
-    prefill_chunk: int = 512,
-    compile: bool = False,
+    **options: Unpack[Options],
 ) -> list[Generated]:
     """Continue each prompt; what a row says depends on its own prompt, seed and settings, not on its batch-mates.
 
@@ -96,18 +115,10 @@ def generate(
         prompts: token ids, at least one each; lengths may differ.
         max_new_tokens: at which number of new tokens a row ends; one for all, or one for each prompt.
         sampling: how tokens are chosen.
-        samples: continuations of each prompt, from one prefill.
         seed: of the first sample; one for all prompts, or one for each. The same prompt with the same seed gives the
             same tokens, wherever it stands.
         prefixes: per prompt, how many tokens at its start see each other both ways.
-        stop_tokens: ids that end a row.
-        stop: strings that end a row, also across the borders of tokens; needs `tokenizer`.
-        tokenizer: gives results their text.
-        grammar: allows or forbids tokens, row by row.
-        logprobs: whether to report the log-probability of each new token.
-        top_logprobs: how many of the likeliest tokens to report at each place.
-        prefill_chunk: tokens of a prompt that one pass reads at most; bounds memory, changes no result.
-        compile: whether to compile the decoding step: about a minute for each new shape, for a process that lives long.
+        options: see `Options`.
 
     Returns:
         all samples of the first prompt, then all of the second, and so on.
@@ -122,26 +133,18 @@ def generate(
         >>> len(generate(Transformer(config), [[1, 2], [3]], max_new_tokens=5)[0].tokens)
         5
     """
-    rows: list[list[Step]] = [[] for _ in range(len(prompts) * samples)]
+    rows: list[list[Step]] = [[] for _ in range(len(prompts) * options.get("samples", 1))]
     for step in stream(
         transformer,
         prompts,
         max_new_tokens=max_new_tokens,
         sampling=sampling,
-        samples=samples,
         seed=seed,
         prefixes=prefixes,
-        stop_tokens=stop_tokens,
-        stop=stop,
-        tokenizer=tokenizer,
-        grammar=grammar,
-        logprobs=logprobs,
-        top_logprobs=top_logprobs,
-        prefill_chunk=prefill_chunk,
-        compile=compile,
+        **options,
     ):
         rows[step.row].append(step)
-    return [collect(steps, stop_tokens) for steps in rows]
+    return [collect(steps, options.get("stop_tokens", ())) for steps in rows]
 
 
 def stream(
@@ -150,17 +153,9 @@ def stream(
     *,
     max_new_tokens: int | Sequence[int],
     sampling: Sampling = DEFAULT,
-    samples: int = 1,
     seed: int | Sequence[int] = 0,
     prefixes: Sequence[int] | None = None,
-    stop_tokens: Collection[int] = (),
-    stop: Sequence[str] = (),
-    tokenizer: Streams | None = None,
-    grammar: Grammar | None = None,
-    logprobs: bool = False,
-    top_logprobs: int = 0,
-    prefill_chunk: int = 512,
-    compile: bool = False,
+    **options: Unpack[Options],
 ) -> Iterator[Step]:
     """The steps of `generate`, each as soon as it is taken: one of every row that is not finished, then the next.
 
@@ -172,6 +167,10 @@ def stream(
         >>> [step.row for step in stream(Transformer(config), [[1, 2], [3]], max_new_tokens=2)]
         [0, 1, 0, 1]
     """
+    if unknown := sorted(options.keys() - Options.__annotations__.keys()):
+        raise TypeError(f"generate and stream take no argument {unknown[0]!r}")
+    samples, top_logprobs = options.get("samples", 1), options.get("top_logprobs", 0)
+    stop, tokenizer = options.get("stop", ()), options.get("tokenizer")
     count, vocabulary = len(prompts), transformer.config.vocab_size
     limits = [max_new_tokens] * count if isinstance(max_new_tokens, int) else list(max_new_tokens)
     seeds = [seed] * count if isinstance(seed, int) else list(seed)
@@ -191,8 +190,8 @@ def stream(
         prompts,
         prefixes,
         max_new_tokens=max(limits),
-        prefill_chunk=prefill_chunk,
-        compile=compile,
+        prefill_chunk=options.get("prefill_chunk", 512),
+        compile=options.get("compile", False),
     )
     rows = [
         Row(
@@ -202,13 +201,14 @@ def stream(
             prompt=decoding.tokens[number],
             vocabulary=vocabulary,
             sampling=sampling,
-            grammar=grammar,
+            grammar=options.get("grammar"),
             text=StopText(tokenizer.stream(), stop) if tokenizer is not None else None,
         )
         for number in range(count)
         for sample in range(samples)
     ]
-    return _loop(decoding, rows, samples, sampling, frozenset(stop_tokens), logprobs, top_logprobs)
+    stop_tokens = frozenset(options.get("stop_tokens", ()))
+    return _loop(decoding, rows, samples, sampling, stop_tokens, options.get("logprobs", False), top_logprobs)
 
 
 @torch.inference_mode()

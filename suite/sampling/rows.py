@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from suite.errors import SuiteError
-from suite.sampling.rules import Grammar, Ngrams, Sampling, apply_rules, draw, exact
+from suite.sampling.rules import Grammar, Ngrams, Sampling, SteeringGrammar, apply_rules, draw, exact
 from suite.sampling.text import StopText
 
 
@@ -47,6 +47,7 @@ class Row:
         self.count = 0  # new tokens
         # on the CPU whatever the model's device, so that a seed means the same everywhere
         self.generator = None if sampling.greedy else torch.Generator().manual_seed(seed)
+        self.steering = grammar if isinstance(grammar, SteeringGrammar) else None
         self.state = grammar.start(prompt) if grammar is not None else None
         counted = prompt if sampling.count_prompt else ()
         self.ngrams = Ngrams(sampling.no_repeat_ngram, counted) if sampling.no_repeat_ngram else None
@@ -78,6 +79,9 @@ def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]
         SuiteError: a row has nothing to choose from.
     """
     logits = exact(logits)
+    if any(row.steering is not None for row in rows):
+        steered = zip(rows, logits, strict=True)
+        logits = torch.stack([row.steering.steer(row.state, own) if row.steering else own for row, own in steered])
     scores = apply_rules(
         logits,
         sampling,

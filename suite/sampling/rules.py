@@ -2,7 +2,7 @@
 
 A token that may not be chosen has the logit -inf. `apply_rules` keeps this order:
 
-1. a grammar's mask
+1. a grammar's steering, if it steers, and its mask
 2. logit bias
 3. repetition penalty
 4. no-repeat n-gram
@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -67,7 +67,7 @@ class Sampling:
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.temperature < math.inf:
-            raise ConfigError(f"temperature is {self.temperature}, but must be at least 0 (0: the likeliest token)")
+            raise ConfigError(f"temperature is {self.temperature}, but must be at least 0 (0: the most likely token)")
         if self.top_k < 0:
             raise ConfigError(f"top_k is {self.top_k}, but must be at least 0 (0: all tokens)")
         if not 0.0 < self.top_p <= 1.0:
@@ -118,6 +118,20 @@ class Grammar(Protocol):
 
     def allowed(self, state: Any, /) -> Tensor:
         """(V,) bool, True where a token may come next; at least one must. May be on any device."""
+        ...
+
+
+@runtime_checkable
+class SteeringGrammar(Grammar, Protocol):
+    """A grammar that also moves probability among tokens, where a mask alone would give it to the wrong ones.
+
+    What a mask forbids goes to all other tokens alike, as their probabilities are: a note that must end now would take
+    nothing of what the model gave to "time passes". Sampling asks `steer`; beam search keeps the model's own
+    probabilities.
+    """
+
+    def steer(self, state: Any, logits: Tensor, /) -> Tensor:
+        """(V,) other logits for a row's own, before its mask; a function of the two alone. Must be on their device."""
         ...
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -21,8 +21,8 @@ from suite.task.tables import DataTable, NoOptions, TokenizerTable
 if TYPE_CHECKING:
     import click
 
+    from suite.checkpoint import Model
     from suite.evaluation import Report
-    from suite.hub import Model
     from suite.task.kit.bulk import BulkFormat
     from suite.task.tables import Tables
     from suite.text.tokenizer import Tokenizer
@@ -62,6 +62,8 @@ class TrainingData:
         loss: of the model, headed or not (None: next-token prediction as the recipe's `loss` says).
         finish: takes the trained model and returns what to add to `extra`, such as figures measured on it; tensors
             among that are stored beside the weights.
+        unfinished: what to add to `extra` in the checkpoint of a run that is not at its end, in place of what `finish`
+            would return.
         notes: one line each of what the data is and what was left out, for the person at the terminal.
     """
 
@@ -73,6 +75,7 @@ class TrainingData:
     outputs: int = 0
     loss: LossFunction | None = None
     finish: Callable[[Any], Mapping[str, Any]] | None = None
+    unfinished: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 
@@ -149,7 +152,7 @@ class Task(Generic[Record, Input, ResultT]):
 
     def input_of(self, record: Record) -> Input:
         """What a pipeline would be given for a record; by default the record itself, or the first of its fields."""
-        return record if isinstance(record, str) else record[0]  # type: ignore[index, return-value, no-any-return]
+        return record if isinstance(record, str) else record[0]  # type: ignore[index, return-value]
 
     def texts(self, record: Record) -> Iterable[str]:
         """The text of a record that a tokenizer is trained on; by default its strings."""

@@ -96,8 +96,8 @@ def read_tables(task: Task[Any, Any, Any], recipe: Recipe) -> Tables:
     for key in ("smoothing", "source_weight"):
         if key not in task.loss_keys and getattr(recipe.loss, key):
             raise ConfigError(f"the task {task.name!r} reads no loss.{key}; leave it out")
-    data, tokenizer, options = (from_table(kind, given[table], "recipe", f"{table}.") for table, kind in kinds.items())
-    return Tables(data=data, tokenizer=tokenizer, options=options)
+    parsed: list[Any] = [from_table(kind, given[table], "recipe", f"{table}.") for table, kind in kinds.items()]
+    return Tables(data=parsed[0], tokenizer=parsed[1], options=parsed[2])
 
 
 def _keys(kinds: dict[str, type]) -> Iterator[str]:

@@ -61,15 +61,14 @@ class Average:
         return mean
 
     @contextmanager
-    def in_place(self, step: int) -> Iterator[None]:
-        """The model with its averaged weights, inside a `with`."""
-        average = self.at(step)
-        if average is None:
+    def in_place(self, weights: dict[str, Tensor] | None) -> Iterator[None]:
+        """The model with these weights (None: its own), inside a `with`; afterwards it has its own again."""
+        if weights is None:
             yield
             return
         kept = {name: tensor.clone() for name, tensor in self.weights.items()}
         try:
-            self.fill(average)
+            self.fill(weights)
             yield
         finally:
             self.fill(kept)

@@ -23,11 +23,19 @@ def local_device(name: str = "auto") -> torch.device:
 
 def use_bfloat16(precision: str, device: torch.device) -> bool:
     """Whether matrix products are taken in bfloat16; "auto" asks whether the device has instructions for them."""
-    if precision != "auto":
-        return precision == "bfloat16"
+    return has_bfloat16(device) if precision == "auto" else precision == "bfloat16"
+
+
+def has_bfloat16(device: torch.device) -> bool:
+    """Whether the device is known to multiply bfloat16 faster than float32."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+
+
+def emulates_bfloat16(device: torch.device) -> bool:
+    """Whether the device has no instructions for bfloat16, so that it takes longer than float32 does."""
+    return device.type in ("cpu", "cuda") and not has_bfloat16(device)
 
 
 def seed_step(seed: int, step: int, rank: int) -> None:

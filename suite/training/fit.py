@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -15,16 +16,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from suite.checkpoint import Base, Checkpoint, check_shapes, fingerprint, save_checkpoint, untied, write_atomic
+from suite.checkpoint import (
+    Base,
+    Checkpoint,
+    Unfinished,
+    check_shapes,
+    fingerprint,
+    mark_unfinished,
+    read,
+    resolve,
+    save_checkpoint,
+    untied,
+    write_atomic,
+)
 from suite.errors import ConfigError
-from suite.hub import read, resolve
 from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.model.lora import add_lora, additions
 from suite.task import TrainingData, find_task
-from suite.training.loop import TrainResult, train
+from suite.training.loop import Kept, TrainResult, train
 from suite.training.recipe import Recipe
-from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.text.tokenizer import Tokenizer
@@ -36,7 +47,7 @@ class Fitted:
 
     Attributes:
         result: how the training loop ended.
-        checkpoint: directory that `suite.load` reads.
+        checkpoint: directory that `suite.load` reads; it stands there from the first saved state on.
         parameters: of the model, tied weights counted once.
     """
 
@@ -75,7 +86,7 @@ def fit(
 
     Raises:
         SuiteError: the data or the recipe does not fit, the loss is no longer a number, or the disk is full.
-        KeyboardInterrupt: the run was interrupted; its state is saved.
+        KeyboardInterrupt: the run was interrupted; its state is saved, and its checkpoint can be used.
 
     Example:
         >>> recipe = Recipe.load("tasks/lm/small.toml", ["data.train=['notes.txt']"])  # doctest: +SKIP
@@ -99,15 +110,52 @@ def fit_data(
     tell = say or (lambda line: None)
     for note in data.notes:
         tell(note)
-    torch.manual_seed(recipe.seed)
-    base = read(resolve(recipe.base)) if recipe.base else None
-    transformer = build(recipe, data.vocab_size, base)
-    if base is not None and recipe.tune.kind != "scratch":
-        check_vocabulary(recipe.base, base.tokenizer, data.tokenizer)
-    model: nn.Module = Headed(transformer, data.outputs) if data.outputs else transformer
+    model, transformer, base = start(recipe, data)
+    if base is not None and base.unfinished is not None:
+        tell(f"base model {recipe.base!r} is unfinished: {base.unfinished}")
     parameters = sum(parameter.numel() for parameter in model.parameters())
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     tell(f"model: {parameters:,} parameters" + (f", {learning:,} of them trained" if learning < parameters else ""))
+    checkpoint = out / "checkpoint"
+
+    @functools.cache
+    def added() -> Base | None:
+        """What the checkpoint says of the base that it leaves out."""
+        if base is None or not recipe.tune.keeps_base:
+            return None
+        rank = recipe.tune.rank if recipe.tune.kind == "lora" else 0
+        weights_of_base = fingerprint(base.config, base.state_dict)
+        return Base(name=recipe.base, fingerprint=weights_of_base, rank=rank, alpha=recipe.tune.alpha)
+
+    def write(found: dict[str, Any], status: Kept | TrainResult, unfinished: Unfinished | None, first: bool) -> None:
+        """Write the checkpoint of the model as it is now, with what the task found on it."""
+        tensors = {name: found.pop(name) for name, value in list(found.items()) if isinstance(value, Tensor)}
+        save_checkpoint(
+            checkpoint,
+            transformer.config,
+            additions(transformer) if added() else transformer.state_dict(),
+            data.tokenizer if first and not added() else None,
+            task=recipe.task,
+            head=model.output.state_dict() if isinstance(model, Headed) else None,
+            base=added(),
+            storage=recipe.run.storage,
+            extra=dict(data.extra) | found,
+            tensors=tensors,
+            card=_card(recipe, data, status, parameters, unfinished is not None),
+            unfinished=unfinished,
+        )
+
+    written = False
+
+    def keep(status: Kept) -> None:
+        nonlocal written
+        unfinished = Unfinished(step=status.step, steps=status.steps)
+        if status.new:
+            write(dict(data.unfinished), status, unfinished, not written)
+            written = True
+        else:
+            mark_unfinished(checkpoint, unfinished)
+
     result = train(
         model,
         data.train,
@@ -118,32 +166,27 @@ def fit_data(
         device=device,
         show=say is not None,
         data=data_digest(data),
+        keep=keep,
     )
-    checkpoint = out / "checkpoint"
     if int(os.environ.get("RANK", 0)) == 0:
         found = dict(data.finish(model.eval()) if data.finish else {})
-        tensors = {name: found.pop(name) for name, value in list(found.items()) if isinstance(value, Tensor)}
-        weights: dict[str, Tensor] = transformer.state_dict()
-        added = None
-        if base is not None and recipe.tune.keeps_base:
-            rank = recipe.tune.rank if recipe.tune.kind == "lora" else 0
-            weights_of_base = fingerprint(base.config, base.state_dict)
-            added = Base(name=recipe.base, fingerprint=weights_of_base, rank=rank, alpha=recipe.tune.alpha)
-            weights = additions(transformer)
-        save_checkpoint(
-            checkpoint,
-            transformer.config,
-            weights,
-            None if added else data.tokenizer,
-            task=recipe.task,
-            head=model.output.state_dict() if isinstance(model, Headed) else None,
-            base=added,
-            storage=recipe.run.storage,
-            extra=dict(data.extra) | found,
-            tensors=tensors,
-            card=_card(recipe, data, result, parameters),
-        )
+        unfinished = None if result.finished else Unfinished(step=result.step, steps=result.steps)
+        write(found, result, unfinished, not written)
     return Fitted(result=result, checkpoint=checkpoint, parameters=parameters)
+
+
+def start(recipe: Recipe, data: TrainingData) -> tuple[nn.Module, Transformer, Checkpoint | None]:
+    """What learns at step 0: the model with its head, the transformer in it, and the base that it starts from.
+
+    Raises:
+        ConfigError: see `build` and `check_vocabulary`.
+    """
+    torch.manual_seed(recipe.seed)
+    base = read(resolve(recipe.base)) if recipe.base else None
+    transformer = build(recipe, data.vocab_size, base)
+    if base is not None and recipe.tune.kind != "scratch":
+        check_vocabulary(recipe.base, base.tokenizer, data.tokenizer)
+    return (Headed(transformer, data.outputs) if data.outputs else transformer), transformer, base
 
 
 def kept(file: Path, recipe: Recipe, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -220,17 +263,18 @@ def check_vocabulary(name: str, base: Tokenizer | None, data: Tokenizer | None) 
         )
 
 
-def _card(recipe: Recipe, data: TrainingData, result: TrainResult, parameters: int) -> str:
+def _card(recipe: Recipe, data: TrainingData, status: Kept | TrainResult, parameters: int, unfinished: bool) -> str:
     """The start of a model card: what is known without asking anybody."""
     loss = (
         "not measured"
-        if result.best_loss is None
-        else f"{result.best_loss:.4f} nats per token (step {result.best_step})"
+        if status.best_loss is None
+        else f"{status.best_loss:.4f} nats per token (step {status.best_step})"
     )
+    length = "unfinished: config.json says at which step" if unfinished else f"{status.step:,} optimizer steps"
     lines = [
         f"# A `{recipe.task}` model",
         "",
-        f"- {parameters:,} parameters, {count(result.step, 'optimizer step')}, seed {recipe.seed}",
+        f"- {parameters:,} parameters, {length}, seed {recipe.seed}",
         f"- validation loss: {loss}",
         *(f"- {note}" for note in data.notes),
         "- data, licence and limits: to be added by whoever publishes this model",

@@ -12,7 +12,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -36,15 +36,43 @@ from suite.training.batches import (
     TokenBatches,
     micro_batches,
 )
-from suite.training.device import local_device, seed_step, use_bfloat16
+from suite.training.device import emulates_bfloat16, local_device, seed_step, use_bfloat16
 from suite.training.distributed import Ranks
 from suite.training.loss import LossFunction, language_modelling
 from suite.training.optimizer import build_optimizers, rate_factor, set_rates
 from suite.training.recipe import Recipe
-from suite.training.report import Reporter
+from suite.training.report import Reporter, advice, forecast
 from suite.training.state import Progress, RunDirectory
 
 VALID_TOKENS = 16384  # in one forward pass of validation, where the recipe sets no limit
+# the run's time is foretold after so many steps of a session, or so many seconds
+FORECAST_STEPS, FORECAST_SECONDS = 10, 30.0
+ADVICE_MINUTES = 30  # a run longer than this is told what would shorten it
+EMULATED = (
+    "run.precision is bfloat16, for which this device has no instructions: it emulates them, on a CPU up to a hundred "
+    "times slower than float32 (--set run.precision=auto)"
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Kept:
+    """The weights that a run would end with if it ended now; the model holds them while this is handed on.
+
+    Args:
+        step: optimizer steps taken.
+        steps: of the whole run.
+        best_loss, best_step: the best validation so far, or None without any.
+        new: whether these weights were not handed on before, in this session.
+    """
+
+    step: int
+    steps: int
+    best_loss: float | None
+    best_step: int | None
+    new: bool
+
+
+Keep = Callable[[Kept], object]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,6 +81,7 @@ class TrainResult:
 
     Args:
         step: steps taken.
+        steps: of the whole run.
         finished: False when `max_minutes` ran out and the run is to be resumed.
         best_loss: nats a target token on the validation examples, or None without any.
         best_step: when that was.
@@ -61,6 +90,7 @@ class TrainResult:
     """
 
     step: int
+    steps: int
     finished: bool
     best_loss: float | None
     best_step: int | None
@@ -78,6 +108,7 @@ def train(
     device: str = "auto",
     show: bool = True,
     data: str = "",
+    keep: Keep | None = None,
 ) -> TrainResult:
     """Train `model`, going on from `out` if a run of the same recipe on the same data was stopped there.
 
@@ -91,6 +122,8 @@ def train(
         device: "auto", or a device's name.
         show: whether to write lines, or on terminals a bar, to standard error.
         data: what tells this data from other, such as `suite.training.fit.data_digest` of it.
+        keep: called on the first rank before each saved state, while the model holds the weights to keep so far: those
+            of the best validation, or the last, averaged by recipe.
 
     Returns:
         how it ended.
@@ -103,7 +136,8 @@ def train(
     """
     if loss is None:
         loss = language_modelling(recipe.loss.smoothing, recipe.loss.source_weight)
-    trainer = Trainer(model, source, recipe, RunDirectory(Path(out)), valid, loss, local_device(device), show, data)
+    place = local_device(device)
+    trainer = Trainer(model, source, recipe, RunDirectory(Path(out)), valid, loss, place, show, data, keep)
     with torch.random.fork_rng(), trainer.signals():
         return trainer.run()
 
@@ -122,7 +156,9 @@ class Trainer:
         device: torch.device,
         show: bool = True,
         data: str = "",
+        keep: Keep | None = None,
     ) -> None:
+        self.epochs, self.keep = recipe.run.epochs, keep
         self.model, self.source, self.recipe, self.loss = model.to(device), source, recipe, loss
         self.directory, self.device, self.show, self.data = directory, device, show, data
         self.ranks = Ranks(device)
@@ -144,9 +180,12 @@ class Trainer:
         self.count: Tensor | float = 0.0
         self.extras: dict[str, Tensor | float] = {}
         self.tokens: Tensor | float = 0.0
+        self.began = 0  # tokens before this session
         self.logged: tuple[float, int, int] = (0.0, 0, 0)  # seconds, tokens and steps at the last row
         self.tallied = time.perf_counter()  # up to when `progress.seconds` counts
         self.norm: Tensor | float = 0.0
+        self.kept: int | None = None  # step whose weights `keep` got last
+        self.pace: list[tuple[float, int]] | None = []  # seconds and tokens of each step, until the time is foretold
         self.bad: Tensor = torch.full((), -1, device=device)  # first step whose loss was not a number
         if recipe.run.compile:
             # the CPU's attention kernel fails when compiled for lengths that vary (torch 2.13)
@@ -177,7 +216,7 @@ class Trainer:
 
     # -- one step ----------------------------------------------------------------------------------------------------
 
-    def _load_step(self, step: int) -> list[Batch]:
+    def load_step(self, step: int) -> list[Batch]:
         return list(self._cut(self.source, self.batches.indices(step), self.recipe.batch.micro_tokens))
 
     def _losses(self, batch: Batch) -> tuple[Tensor, float, dict[str, Tensor]]:
@@ -243,7 +282,7 @@ class Trainer:
         sums: dict[str, Tensor | float] = {}
         self.model.eval()
         self.ranks.wait()  # for the snapshots that the first rank writes
-        with self.average.in_place(progress.step):
+        with self.average.in_place(self.average.at(progress.step)):
             for batch in self.valid:
                 summed, divisor, extras = self._losses(batch)
                 total, count = total + summed, count + divisor
@@ -292,8 +331,56 @@ class Trainer:
         """Seconds, tokens and steps of the run so far."""
         return self.progress.seconds, self.progress.tokens, self.progress.step
 
+    def _foretell(self, seconds: float) -> None:
+        """Say how long the run will take, once there are a few steps to tell it by; the last took so many seconds."""
+        pace, run = self.pace, self.recipe.run
+        if pace is None:
+            return
+        before = sum(tokens for _, tokens in pace)
+        waited = time.perf_counter()
+        tokens = int(self.tokens) - self.began - before  # waits for the device
+        pace.append((seconds + time.perf_counter() - waited, tokens))
+        if len(pace) < FORECAST_STEPS and sum(taken for taken, _ in pace) < FORECAST_SECONDS:
+            return
+        self.pace = None
+        steady = pace[1:] or pace  # a first step also compiles kernels and fills caches
+        taken, tokens = sum(taken for taken, _ in steady), sum(tokens for _, tokens in steady)
+        left = run.steps - self.progress.step
+        if not left or not taken or not tokens:
+            return
+        # a forward pass alone is a third of a step's work
+        looks = (run.steps - 1) // run.valid_every + 1 - self.progress.step // run.valid_every if self.valid else 0
+        seen = self.ranks.world * sum(batch.real for batch in self.valid)
+        expected = left * taken / len(steady) + looks * seen / 3 * taken / tokens
+        self.reporter.say(forecast(expected, left, tokens / taken, early=run.patience > 0))
+        if expected > 60 * ADVICE_MINUTES:
+            based = bool(self.recipe.base)
+            self.reporter.say(advice(expected, run.steps, self.epochs, based=based, limited=run.max_minutes > 0))
+
+    def _hand_on(self) -> None:
+        """Give `keep` the weights that would be kept if the run ended here."""
+        progress, keep = self.progress, self.keep
+        if keep is None or self.ranks.rank > 0:
+            return
+        best = progress.best_step if self.recipe.run.keep == "best" else None
+        step = progress.step if best is None else best
+        status = Kept(
+            step=progress.step,
+            steps=self.recipe.run.steps,
+            best_loss=progress.best_loss,
+            best_step=progress.best_step,
+            new=step != self.kept,
+        )
+        weights = None
+        if status.new:
+            weights = self.average.at(step) if best is None else read_tensors(self.directory.best)
+        with torch.no_grad(), self.average.in_place(weights):
+            keep(status)
+        self.kept = step
+
     def _save(self) -> None:
         self._tally()
+        self._hand_on()  # before the state, so that there is no state without a checkpoint
         if self.ranks.rank == 0:
             self.directory.save(
                 self.model, self.optimizers, self.average.ema, self.progress, self.recipe.to_dict(), self.data
@@ -354,18 +441,23 @@ class Trainer:
         )
         if progress.step:
             self.reporter.say(f"resuming {self.directory.path} at step {progress.step}")
+        if self.bfloat16 and emulates_bfloat16(self.device):
+            self.reporter.say(EMULATED)
         start = self.tallied = time.perf_counter()
         self.tokens, self.logged = progress.tokens, self._clock()
+        self.began = progress.tokens
         self.model.train()
         out_of_time = False
         try:
             with ThreadPoolExecutor(1) as loader:
-                upcoming: Future[list[Batch]] = loader.submit(self._load_step, progress.step)
+                upcoming: Future[list[Batch]] = loader.submit(self.load_step, progress.step)
                 while not self._finished() and not out_of_time:
+                    began = time.perf_counter()
                     batches = upcoming.result()
-                    upcoming = loader.submit(self._load_step, progress.step + 1)
+                    upcoming = loader.submit(self.load_step, progress.step + 1)
                     self.take_step(batches)
                     self.reporter.advance()
+                    self._foretell(time.perf_counter() - began)
                     last = progress.step == run.steps
                     talk = progress.step % run.log_every == 0 or last  # when ranks agree on stopping
                     minutes = (time.perf_counter() - start) / 60
@@ -384,9 +476,10 @@ class Trainer:
                         self._check()
                         self._save()
                     if interrupted:
+                        useful = "" if self.keep is None else ", which can be used as it is"
                         raise KeyboardInterrupt(
                             f"stopped at step {progress.step} of {run.steps}; give the same command again to "
-                            f"resume from {self.directory.path}"
+                            f"resume from {self.directory.path}{useful}"
                         )
             if progress.step < run.steps and self._finished():
                 self.reporter.say(f"stopped early: no better validation loss since step {progress.best_step}")
@@ -405,7 +498,7 @@ class Trainer:
         last = progress.best_step is None or self.recipe.run.keep == "last"
         if last:
             average = self.average.at(progress.step)
-            if average is not None and self._finished():
+            if average is not None:
                 self.average.fill(average)
             if self.ranks.rank == 0:
                 write_tensors(self.directory.best, self.average.weights)
@@ -414,6 +507,7 @@ class Trainer:
             self.average.fill(read_tensors(self.directory.best))
         return TrainResult(
             step=progress.step,
+            steps=self.recipe.run.steps,
             finished=self._finished(),
             best_loss=progress.best_loss,
             best_step=progress.best_step,

@@ -313,7 +313,7 @@ def from_table(cls: type[T], table: Mapping[str, Any], where: str, prefix: str =
 
     Example:
         >>> from_table(ScheduleConfig, {"kind": "linear", "warmup": 10}, "recipe.toml").warmup
-        10
+        10.0
     """
     names = _names(cls)
     check_keys(table, names, where, prefix)

@@ -12,6 +12,70 @@ from tqdm import tqdm
 from suite.errors import CheckpointError, ConfigError
 
 
+def forecast(seconds: float, steps: int, tokens_per_second: float, *, early: bool = False) -> str:
+    """How long a run will take, as a line.
+
+    Args:
+        seconds: that are left.
+        steps: that are left.
+        tokens_per_second: of training.
+        early: whether it may stop early, by its validation loss.
+
+    Example:
+        >>> forecast(7790.0, 6000, 1480.2)
+        'about 2 h 10 min for 6,000 steps at 1,480 tokens/s'
+    """
+    less = ", or less if the validation loss stops falling" if early else ""
+    many = f"{steps:,} step{'s' if steps > 1 else ''}"
+    return f"about {duration(seconds)} for {many} at {tokens_per_second:,.0f} tokens/s{less}"
+
+
+def advice(seconds: float, steps: int, epochs: float, *, based: bool, limited: bool) -> str:
+    """What would shorten a long run, as a line.
+
+    Args:
+        seconds: that are left.
+        steps: of the whole run.
+        epochs: that they are, where the recipe counts in epochs; else 0.
+        based: whether it starts from another model, whose shape is given.
+        limited: whether the run stops by the clock already.
+
+    Example:
+        >>> advice(7200.0, 6000, 0, based=False, limited=False).split("; ")[0]
+        'to shorten it: fewer steps (--set run.steps=1500 for about 30 min)'
+    """
+    share = 1800 / seconds
+    if epochs:
+        fewer = f"fewer epochs (--set run.epochs={float(f'{epochs * share:.1g}'):g} for about 30 min)"
+    else:
+        fewer = f"fewer steps (--set run.steps={int(float(f'{max(1, steps * share):.2g}'))} for about 30 min)"
+    smaller = "a smaller --base" if based else "a smaller model (--set model.n_layer=... or model.d_model=...)"
+    stop = "" if limited else "; or --max-minutes 30, and the same command later to resume"
+    return f"to shorten it: {fewer}; {smaller}{stop}"
+
+
+def duration(seconds: float) -> str:
+    """A time in two units at most.
+
+    Example:
+        >>> duration(7790), duration(100), duration(0.2)
+        ('2 h 10 min', '1 min 40 s', '1 s')
+    """
+    whole = max(1, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 600:
+        return f"{whole // 60} min {whole % 60} s" if whole % 60 else f"{whole // 60} min"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {rest} min" if rest else f"{hours} h"
+    days, hours = divmod(round(seconds / 3600), 24)
+    return f"{days} d {hours} h" if hours else f"{days} d"
+
+
 class Reporter:
     """Writes rows of numbers, and shows them to a person.
 

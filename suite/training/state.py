@@ -3,6 +3,7 @@
     last/state.safetensors        weights, optimizer state, average, and in its metadata the step and the recipe
     best/weights.safetensors      the weights with the best validation loss, averaged if the recipe says so
     snapshots/STEP.safetensors    weights for the mean of the last few
+    checkpoint/                   what `suite.load` reads, from the first saved state on; see `suite.training.fit`
     metrics.jsonl                 a row a log step and a validation
 
 Random states are not kept: each step seeds its own generators. One file is one rename, so each is whole or old.

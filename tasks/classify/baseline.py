@@ -123,7 +123,7 @@ def _train(
             words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, token_pattern=WORD)
             readers.append((number, words.fit(texts)))
     if not readers:
-        raise DataError("the training texts hold no words that the linear baseline could learn from")
+        raise DataError("the training texts contain no words for the linear baseline to learn from")
 
     def counted(some: Sequence[Labelled]) -> Any:
         fields = _texts(some)

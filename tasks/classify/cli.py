@@ -14,14 +14,14 @@ from suite.cli.options import tell_experimental
 from suite.cli.session import Session, session
 from suite.cli.settings import takes
 from suite.errors import DataError
-from suite.task.kit.commands import BulkOptions, run_bulk, show_report
+from suite.task.kit.commands import BulkOptions, ReportOptions, check_format, run_bulk, show_report
 from suite.task.kit.commands import texts as read_input
-from suite.tasks.classify.options import ClassifyEvalOptions, ClassifyRunOptions, LabelOptions, ReportOptions
+from suite.tasks.classify.options import ClassifyEvalOptions, ClassifyRunOptions, LabelOptions, PictureOptions
 from suite.tasks.classify.task import ClassifyTask
 
 if TYPE_CHECKING:
+    from suite.checkpoint import Model
     from suite.evaluation import Report
-    from suite.hub import Model
     from suite.task.kit.bulk import Done
     from suite.tasks.classify.pipeline import Classifier
     from suite.tasks.classify.zero_shot import ZeroShot
@@ -201,10 +201,16 @@ def _label_file(
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
 @takes(ClassifyEvalOptions)
 @takes(LabelOptions, "choice")
-@takes(ReportOptions, "output")
+@takes(PictureOptions, "pictures")
+@takes(ReportOptions, "shown")
 @session("classify")
 def evaluate(
-    data: tuple[str, ...], options: ClassifyEvalOptions, choice: LabelOptions, output: ReportOptions, session: Session
+    data: tuple[str, ...],
+    options: ClassifyEvalOptions,
+    choice: LabelOptions,
+    pictures: PictureOptions,
+    shown: ReportOptions,
+    session: Session,
 ) -> None:
     """Measure a classifier on labelled data.
 
@@ -215,11 +221,12 @@ def evaluate(
     suite eval classify test.csv --train train.csv --model runs/mine
     suite eval classify test.csv --confusion mistakes.png --reliability trust.png
     """
-    for picture in (output.reliability, output.confusion):
+    check_format(session, shown.markdown)
+    for picture in (pictures.reliability, pictures.confusion):
         if picture is not None:
-            from suite.tasks.classify.plots import check_format
+            from suite.tasks.classify.plots import check_picture
 
-            check_format(picture)
+            check_picture(picture)
     if choice.labels is not None and choice.threshold is not None:
         raise click.UsageError("--labels cannot be combined with --threshold")
     model = _load(session, choice)
@@ -237,13 +244,13 @@ def evaluate(
             progress=progress.update,
             say=progress.set_postfix_str,
         )
-    _draw(report, data, output)
-    show_report(report, session, markdown=output.markdown)
+    _draw(report, data, pictures)
+    show_report(report, session, markdown=shown.markdown)
 
 
-def _draw(report: Report, data: Sequence[str], output: ReportOptions) -> None:
+def _draw(report: Report, data: Sequence[str], pictures: PictureOptions) -> None:
     """Write the pictures that were asked for."""
-    if output.reliability is None and output.confusion is None:
+    if pictures.reliability is None and pictures.confusion is None:
         return
     import numpy as np
 
@@ -252,11 +259,11 @@ def _draw(report: Report, data: Sequence[str], output: ReportOptions) -> None:
 
     names = textwrap.shorten(", ".join(Path(one).name for one in data), 60, placeholder=" ...")
     title = f"{report['model']} on {names}"
-    if output.reliability is not None:
+    if pictures.reliability is not None:
         found = report["results"]["model"]["reliability"]
         bins = {key: np.array(values, dtype=float) for key, values in found.items()}
         plots.plot_reliability(
-            Reliability(**{**bins, "count": bins["count"].astype(int)}), output.reliability, title=title
+            Reliability(**{**bins, "count": bins["count"].astype(int)}), pictures.reliability, title=title
         )
-    if output.confusion is not None:
-        plots.plot_confusion(np.array(report["confusion"]), report["labels"], output.confusion, title=title)
+    if pictures.confusion is not None:
+        plots.plot_confusion(np.array(report["confusion"]), report["labels"], pictures.confusion, title=title)

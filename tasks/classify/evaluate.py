@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from suite.checkpoint import Model
+from suite.data.hub import to_evaluate
 from suite.data.labelled import Labelled, check_classes, read_labelled
 from suite.errors import DataError
 from suite.evaluation import Report
-from suite.hub import Model
 from suite.task import suggest
 from suite.tasks.classify import baseline, metrics
 from suite.tasks.classify.baseline import Answers, truth_of
@@ -100,8 +101,9 @@ def _read(data: Sequence[str], options: ClassifyEvalOptions, classifier: Classif
     oos_label = options.oos_label
     if oos_label in classifier.labels:
         raise DataError(f"the model knows the label {oos_label!r}, so records with it are not out of scope")
-    found = read_labelled(data, text=options.text, label=options.label, **_columns(options))
-    records, notes = found.records, list(found.notes)
+    sources, notes = to_evaluate(data)
+    found = read_labelled(sources, text=options.text, label=options.label, **_columns(options))
+    records, notes = found.records, [*notes, *found.notes]
     if options.limit is not None and options.limit < len(records):
         notes.append(f"{options.limit:,} of {count(len(records), 'record')}, chosen at random")
         chosen = random.Random(0).sample(range(len(records)), options.limit)

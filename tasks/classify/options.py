@@ -122,14 +122,12 @@ class ClassifyEvalOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReportOptions:
-    """How the evaluation is shown.
+class PictureOptions:
+    """Pictures of an evaluation.
 
     Attributes:
-        reliability, confusion: pictures to draw.
-        markdown: write the report as Markdown.
+        reliability, confusion: files to write.
     """
 
     reliability: Path | None = setting(None, "Draw the calibration (.png or .svg).", metavar="FILE")
     confusion: Path | None = setting(None, "Draw the confusion matrix (.png or .svg).", metavar="FILE")
-    markdown: bool = setting(False, "Write the report as Markdown.")

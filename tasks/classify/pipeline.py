@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from suite.data.documents import check_surrogates
+from suite.checkpoint import Model, load
 from suite.data.labelled import Labelled, check_classes, label_text, stratified_split
+from suite.data.record_files import check_surrogates
 from suite.errors import ConfigError, DataError
-from suite.hub import Model, load
 from suite.model.heads import pool_last
 from suite.task.results import alike
 from suite.tasks.classify.codec import ClassifyCodec, Text, by_length, pad

@@ -16,8 +16,8 @@ from suite.task import DataTable, PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
+    from suite.checkpoint import Model
     from suite.data.labelled import Labelled, LabelledData
-    from suite.hub import Model
     from suite.model.heads import Headed
     from suite.task.kit.bulk import BulkFormat
     from suite.task.tables import Tables
@@ -253,7 +253,7 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
 
 def _tokenizer(table: ClassifyTokenizer, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
     """The tokenizer, and how many tokens the model reads at most."""
-    from suite.hub import vocabulary
+    from suite.checkpoint import vocabulary
     from suite.text.tokenizer import Tokenizer
 
     context = int(recipe.model.get("context", 0))

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from suite.checkpoint import Model
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling.score import continuation_logprobs
 from suite.task.results import alike
 from suite.tasks.classify.codec import BATCH_TOKENS, cut

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from suite.checkpoint import Model
+from suite.data.hub import to_evaluate
 from suite.data.text import TokenDocuments, tokenize_corpus
 from suite.errors import DataError
-from suite.evaluation import NGrams, token_losses, xz_bits_per_byte
-from suite.hub import Model
+from suite.evaluation import Figure, NGrams, Report, Table, token_losses, xz_bits_per_byte
+from suite.task.kit.prepare import spread
+from suite.tasks.lm.options import LMEvalOptions
+from suite.text.tokenizer import Tokenizer
 from suite.training.fit import cache_directory
+from suite.wording import count
+
+DEFAULTS = LMEvalOptions()
+COLUMNS = {"nats_per_token": 4, "perplexity": 2, "bits_per_byte": 4}  # digits after the point
 
 
 def evaluate(
     model: Model,
     data: Sequence[str],
+    options: LMEvalOptions = DEFAULTS,
     *,
-    train: Sequence[str] = (),
-    stride: int | None = None,
-    length: int | None = None,
-    column: str = "text",
     cache: Path | None = None,
     progress: Callable[[int], object] | None = None,
-) -> dict[str, Any]:
+) -> Report:
     """Loss of a model on text, beside baselines on the same text.
 
     The documents stand one after another, each ended by `<eos>`, which counts as a token; the first is preceded by
@@ -36,18 +41,15 @@ def evaluate(
 
     Args:
         model: to evaluate.
-        data: files, folders, globs or data-set names.
-        train: text that the n-grams are counted on (none: each half of the documents by the counts of the other).
-        stride: tokens from one window's start to the next (None: half of `length`); a token sees at least
-            `length - stride` tokens before it.
-        length: tokens in a window (None: the model's context).
-        column: of records with several.
+        data: files, folders, globs or data-set names; of a data set without a split in its name, its test split.
+        options: windows, baselines, and which of the text.
         cache: for the tokenised text (None: the user's cache).
         progress: called with the number of tokens just scored.
 
     Returns:
-        plain values: `documents`, `tokens`, `bytes`, `length`, `stride`, and under `results` for each of "model",
-        "unigram", "trigram" and "xz -9" its `nats_per_token`, `perplexity` and `bits_per_byte` (xz: the last alone).
+        a report; its `data` has `sources` (lines on splits that were chosen), `documents`, `tokens`, `bytes`, `length`,
+        `stride`, and under `results` for each of "model", "unigram", "trigram" and "xz -9" its `nats_per_token`,
+        `perplexity` and `bits_per_byte` (xz: the last alone).
 
     Raises:
         DataError: the model has no tokenizer, or there is no text.
@@ -55,30 +57,49 @@ def evaluate(
     if model.tokenizer is None:
         raise DataError(f"{model.name} has no tokenizer, so it cannot be evaluated on text")
     cache = cache or cache_directory()
-    documents = tokenize_corpus(list(data), model.tokenizer, cache, column=column)
+    sources, told = to_evaluate(data)
+    documents = tokenize_corpus(sources, model.tokenizer, cache, column=options.column)
+    documents = documents.take(spread(range(len(documents)), options.limit))
     stream = np.asarray(documents.tokens, dtype=np.int64)
     if model.tokenizer.eos is not None:
         stream = np.concatenate(([model.tokenizer.eos], stream))
-    length = length or model.config.context
-    stride = stride or max(1, length // 2)
+    length = options.length or model.config.context
+    stride = options.stride or max(1, length // 2)
     losses = token_losses(model.transformer, stream, stride=stride, length=length, progress=progress)
-    results: dict[str, dict[str, float]] = {"model": _figures(losses, documents.bytes)}
-    counted = tokenize_corpus(list(train), model.tokenizer, cache, column=column) if train else None
-    for order, name in ((1, "unigram"), (3, "trigram")):
-        counts = _ngram_losses(documents, counted, order, model.tokenizer.vocab_size)
-        results[name] = _figures(counts, documents.bytes)
-    text = "".join(model.tokenizer.decode(documents[place]) for place in range(len(documents)))
-    results["xz -9"] = {"bits_per_byte": xz_bits_per_byte(text.encode())}
-    return {
-        "model": model.name,
-        "documents": len(documents),
-        "tokens": len(losses),
-        "bytes": documents.bytes,
-        "length": length,
-        "stride": stride,
-        "ngrams_counted_on": list(train) or "the other half of the same text",
-        "results": results,
-    }
+    train = list(options.train)
+    counted = tokenize_corpus(train, model.tokenizer, cache, column=options.column) if train else None
+    return _report(
+        {
+            "model": model.name,
+            "sources": told,
+            "documents": len(documents),
+            "tokens": len(losses),
+            "bytes": documents.bytes,
+            "length": length,
+            "stride": stride,
+            "ngrams_counted_on": train or "the other half of the same text",
+            "results": {
+                "model": _figures(losses, documents.bytes),
+                **_baselines(documents, counted, model.tokenizer),
+            },
+        }
+    )
+
+
+def _report(data: Mapping[str, Any]) -> Report:
+    rows = [
+        (
+            data["model"] if name == "model" else name,
+            [Figure(value=figures[key], digits=digits) if key in figures else "" for key, digits in COLUMNS.items()],
+        )
+        for name, figures in data["results"].items()
+    ]
+    note = (
+        f"{count(data['documents'], 'document')}, {count(data['tokens'], 'token')}, {count(data['bytes'], 'byte')}; "
+        f"windows of {count(data['length'], 'token')} every {data['stride']:,}"
+    )
+    table = Table(columns=["nats/token", "perplexity", "bits/byte"], rows=rows)
+    return Report(data=data, tables=[table], notes=[*data["sources"], note])
 
 
 def _figures(losses: NDArray[np.floating[Any]], size: int) -> dict[str, float]:
@@ -90,16 +111,26 @@ def _figures(losses: NDArray[np.floating[Any]], size: int) -> dict[str, float]:
     }
 
 
+def _baselines(
+    documents: TokenDocuments, counted: TokenDocuments | None, tokenizer: Tokenizer
+) -> dict[str, dict[str, float]]:
+    found = {}
+    for order, name in ((1, "unigram"), (3, "trigram")):
+        found[name] = _figures(_ngram_losses(documents, counted, order, tokenizer.vocab_size), documents.bytes)
+    text = "".join(tokenizer.decode(document) for document in documents)
+    return found | {"xz -9": {"bits_per_byte": xz_bits_per_byte(text.encode())}}
+
+
 def _ngram_losses(
     documents: TokenDocuments, counted: TokenDocuments | None, order: int, vocab_size: int
 ) -> NDArray[np.float64]:
     """-log p of every token by n-grams counted elsewhere."""
-    texts = [documents[place] for place in range(len(documents))]
+    texts = list(documents)
     if len(texts) == 1:  # one long text: its two halves
         middle = len(texts[0]) // 2
         texts = [texts[0][:middle], texts[0][middle:]]
     if counted is not None:
-        model = NGrams([counted[place] for place in range(len(counted))], order, vocab_size)
+        model = NGrams(list(counted), order, vocab_size)
         return np.concatenate([model.losses(text) for text in texts])
     halves = (texts[::2], texts[1::2])
     return np.concatenate(

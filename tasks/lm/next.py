@@ -4,57 +4,37 @@ from __future__ import annotations
 
 import click
 
-from suite.cli.options import file_option, json_option, load_model, model_options, prompt_text, tell_unseen
-from suite.cli.show import bar, percent, printable, table, write_json
+from suite.cli.options import prompt_text, tell_unseen
+from suite.cli.session import Session, session
+from suite.cli.settings import takes
+from suite.cli.show import bar, percent, printable, table
+from suite.tasks.lm.options import NextOptions
 from suite.wording import count
 
-BAR = 40  # cells of a certainty
+BAR = 40  # character cells of a bar for probability 1
 
 
 @click.command("next")
 @click.argument("prompt", required=False)
-@file_option
-@click.option(
-    "-k",
-    "--top",
-    "k",
-    type=click.IntRange(min=1),
-    default=10,
-    metavar="K",
-    help="Number of tokens to show.  [default: 10]",
-)
-@model_options("lm")
-@json_option
-def next_tokens(
-    prompt: str | None,
-    file: str | None,
-    k: int,
-    model: str,
-    revision: str | None,
-    device: str,
-    quantize: str,
-    as_json: bool,
-) -> None:
+@takes(NextOptions)
+@session("lm")
+def next_tokens(prompt: str | None, options: NextOptions, session: Session) -> None:
     """Show the most likely next tokens.
 
     They follow PROMPT, or begin a text if there is none. If PROMPT is -, or is left out and input is piped, standard
     input is read. Probabilities are over the whole vocabulary; the last line is the total of all tokens not shown.
     """
-    text = prompt_text(prompt, file)
-    loaded = load_model(model, revision, device, quantize)
+    text = prompt_text(prompt, options.file, quiet=session.quiet)
+    model = session.load()
     from suite.tasks.lm.pipeline import Writer
 
-    writer = Writer(loaded)
-    size = loaded.config.vocab_size
-    tokens = len(writer.encode(text))
-    tell_unseen(tokens, loaded.config.context)
-    found = writer.next(text, min(k, size))
-    others = size - len(found.tokens)
-    if as_json:
-        shown = [{"id": id, "text": word, "probability": share} for id, word, share in found.tokens]
-        write_json({"prompt": text, "prompt_tokens": tokens, "next": shown, "rest": found.rest, "others": others})
+    found = Writer(model).next(text, min(options.k, model.config.vocab_size))
+    if not session.quiet:
+        tell_unseen(found.prompt_tokens, model.config.context)
+    if session.as_json:
+        session.json(found)
         return
-    rows = [[printable(word), percent(share), bar(share, BAR)] for _, word, share in found.tokens]
-    rows.append([count(others, "other"), percent(found.rest), bar(found.rest, BAR)])
+    rows = [[printable(one.text), percent(one.probability), bar(one.probability, BAR)] for one in found.next]
+    rows.append([count(found.others, "other"), percent(found.rest), bar(found.rest, BAR)])
     lines = table(rows, "lrl")
     click.echo("\n".join([*lines[:-1], click.style(lines[-1], dim=True)]))

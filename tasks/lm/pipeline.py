@@ -9,18 +9,21 @@ from typing import Any
 
 import torch
 
+from suite.checkpoint import Model
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling import Sampling, Step, beam_search, generate, stream, with_settings
 from suite.sampling.rules import exact
+from suite.task.kit.pipeline import batches
+from suite.task.results import Result, alike, several
 from suite.text.tokenizer import Tokenizer
 
 # GPT-2's published samples were drawn with top-k 40; a little below temperature 1 suits small models
 DEFAULT = Sampling(temperature=0.8, top_k=40)
+ROWS = 64  # continuations at a time
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Text:
+class Text(Result):
     """One continuation.
 
     Attributes:
@@ -28,7 +31,7 @@ class Text:
         text: the continuation alone.
         tokens: its ids.
         logprobs: of each token under the model itself, before temperature and the like, in nats.
-        top: per token, the likeliest tokens at its place as (id, log-probability); empty unless asked for.
+        top: per token, the most likely tokens at its place as (id, log-probability); empty unless asked for.
         finish: "stop" at `<eos>` or a stop string, "length" at max_new_tokens.
         score: of beam search, else None.
     """
@@ -43,17 +46,42 @@ class Text:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NextTokens:
-    """The likeliest next tokens.
+class NextToken:
+    """A token that may come next.
 
     Attributes:
-        tokens: (id, text as `Tokenizer.token_text` shows it, probability), likeliest first. The probabilities are of
-            the softmax over the whole vocabulary; they are not scaled to sum to one.
-        rest: probability of all other tokens together.
+        id: in the vocabulary.
+        text: as `Tokenizer.token_text` shows it.
+        probability: of the softmax over the whole vocabulary.
     """
 
-    tokens: tuple[tuple[int, str, float], ...]
+    id: int
+    text: str
+    probability: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NextTokens(Result):
+    """The most likely next tokens; as text, the first of them.
+
+    Attributes:
+        prompt: what they follow.
+        prompt_tokens: how many tokens that is.
+        next: most likely first. Their probabilities are not scaled to sum to one.
+        rest: probability of all other tokens together.
+        others: how many those are.
+    """
+
+    prompt: str
+    prompt_tokens: int
+    next: tuple[NextToken, ...]
     rest: float
+    others: int
+
+    @property
+    def text(self) -> str:  # type: ignore[override]
+        """The most likely token."""
+        return self.next[0].text
 
 
 class Writer:
@@ -69,7 +97,7 @@ class Writer:
 
     Example:
         >>> from suite import pipeline
-        >>> [result] = pipeline("lm", temperature=0)("The planet earth", max_new_tokens=5)
+        >>> result = pipeline("lm", temperature=0)("The planet earth", max_new_tokens=5)
         >>> len(result.tokens), len(result.logprobs)
         (5, 5)
     """
@@ -83,76 +111,59 @@ class Writer:
 
     def __call__(
         self,
-        prompts: str | Sequence[str],
+        prompts: Any,
         *,
         max_new_tokens: int = 40,
         samples: int = 1,
         seed: int = 0,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         beams: int = 0,
         top_logprobs: int = 0,
         **settings: Any,
-    ) -> list[Text]:
+    ) -> Any:
         """Continue each prompt.
 
         Args:
-            prompts: one, or several; an empty one starts a new text, from `<eos>`.
+            prompts: one, or a list, tuple, generator or array of them; an empty one starts a new text, from `<eos>`.
             max_new_tokens: the longest continuation.
-            samples: continuations of each prompt (with beams: the best so many).
+            samples: continuations of each prompt (with beams: the best ones).
             seed: the same prompt, seed and settings give the same text, whatever else is in the batch.
             stop: strings that end a continuation, and are not part of it.
-            beams: above 0, search for the likeliest continuation instead of sampling.
-            top_logprobs: how many of the likeliest tokens to report at each place.
+            beams: above 0, search for the most likely continuation instead of sampling.
+            top_logprobs: how many of the most likely tokens to report at each place.
             settings: fields of `suite.Sampling` for this call alone.
 
         Returns:
-            all continuations of the first prompt, then all of the second, and so on.
+            a `Text` for one prompt, and a list for several; where there is more than one sample, a list of them stands
+            in the place of each `Text`.
 
         Raises:
+            DataError: a prompt is not text.
             ConfigError: a setting is unknown, out of its range, or means nothing to beam search.
         """
-        texts = [prompts] if isinstance(prompts, str) else list(prompts)
-        ids = [self.encode(text) for text in texts]
-        if beams:
-            if stop or top_logprobs or settings:
-                raise ConfigError("beam search takes the likeliest text: stop, top_logprobs and sampling do not apply")
-            return self._search(texts, ids, max_new_tokens, samples, beams)
-        found = generate(
-            self.model.transformer,
-            ids,
-            max_new_tokens=max_new_tokens,
-            sampling=self._sampling(settings),
-            samples=samples,
-            seed=seed,
-            stop_tokens=self.stop_tokens,
-            stop=stop,
-            tokenizer=self.tokenizer,
-            logprobs=True,
-            top_logprobs=top_logprobs,
-        )
-        return [
-            Text(
-                prompt=texts[place // samples],
-                text=one.text,
-                tokens=one.tokens,
-                logprobs=one.logprobs,
-                top=one.top,
-                finish=one.finish,
-            )
-            for place, one in enumerate(found)
-        ]
+        texts, many = several(prompts, what="prompt")
+        if beams and (stop or top_logprobs or settings):
+            raise ConfigError("beam search finds the most likely text: stop, top_logprobs and sampling do not apply")
+        sampling = self._sampling(settings)
+        found: list[list[Text]] = []
+        for batch in batches(texts, max(1, ROWS // max(1, samples, beams))):
+            if beams:
+                found += self._search(batch, max_new_tokens, samples, beams)
+            else:
+                found += self._sample(batch, max_new_tokens, samples, seed, stop, top_logprobs, sampling)
+        return alike(found if samples > 1 else [one for [one] in found], many)
 
     def stream(
         self,
-        prompts: str | Sequence[str],
+        prompts: Any,
         *,
         max_new_tokens: int = 40,
         seed: int = 0,
-        stop: Sequence[str] = (),
+        stop: str | Sequence[str] = (),
         **settings: Any,
     ) -> Iterator[Step]:
         """The same tokens as a call gives, each as soon as it is there; `Step.text` is what can be shown with it."""
-        texts = [prompts] if isinstance(prompts, str) else list(prompts)
+        texts, _ = several(prompts, what="prompt")
         return stream(
             self.model.transformer,
             [self.encode(text) for text in texts],
@@ -164,23 +175,21 @@ class Writer:
             tokenizer=self.tokenizer,
         )
 
-    def next(self, prompt: str, k: int = 10) -> NextTokens:
-        """The `k` likeliest tokens after `prompt`, with their true probabilities."""
+    def next(self, prompts: Any, k: int = 10) -> Any:
+        """The `k` most likely tokens after a prompt, with their true probabilities.
+
+        Returns:
+            `NextTokens` for one prompt, and a list of them for several.
+
+        Raises:
+            DataError: a prompt is not text.
+            ConfigError: there are not so many tokens in the vocabulary.
+        """
         size = self.model.config.vocab_size
         if not 1 <= k <= size:
             raise ConfigError(f"k is {k}, but must be between 1 and the vocabulary's {size}")
-        # what scrolled out of the context does not count, as in generation
-        ids = torch.tensor([self.encode(prompt)[-self.model.config.context :]])
-        transformer = self.model.transformer
-        with torch.inference_mode():
-            hidden = transformer.hidden(ids.to(next(transformer.parameters()).device))  # (1, T, D)
-            probabilities = exact(transformer.logits(hidden[0, -1])).double().softmax(dim=-1)  # (V,)
-        values, tokens = probabilities.topk(k)
-        likeliest = tuple(
-            (token, self.tokenizer.token_text(token), value)
-            for token, value in zip(tokens.tolist(), values.tolist(), strict=True)
-        )
-        return NextTokens(tokens=likeliest, rest=max(0.0, 1.0 - float(values.sum())))
+        texts, many = several(prompts, what="prompt")
+        return alike([self._next(text, k) for text in texts], many)
 
     def encode(self, prompt: str) -> list[int]:
         """The tokens a prompt stands for: its own, or `<eos>` where it has none, which is where texts start.
@@ -207,26 +216,86 @@ class Writer:
             return sampling
         return dataclasses.replace(sampling, logit_bias={**sampling.logit_bias, **dict.fromkeys(padding, -math.inf)})
 
-    def _search(
-        self, texts: list[str], ids: list[list[int]], max_new_tokens: int, n_best: int, beams: int
-    ) -> list[Text]:
+    def _sample(
+        self,
+        prompts: Sequence[str],
+        max_new_tokens: int,
+        samples: int,
+        seed: int,
+        stop: str | Sequence[str],
+        top_logprobs: int,
+        sampling: Sampling,
+    ) -> list[list[Text]]:
+        """The samples of each prompt."""
+        found = generate(
+            self.model.transformer,
+            [self.encode(prompt) for prompt in prompts],
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            samples=samples,
+            seed=seed,
+            stop_tokens=self.stop_tokens,
+            stop=stop,
+            tokenizer=self.tokenizer,
+            logprobs=True,
+            top_logprobs=top_logprobs,
+        )
+        return [
+            [
+                Text(
+                    prompt=prompt,
+                    text=one.text,
+                    tokens=one.tokens,
+                    logprobs=one.logprobs,
+                    top=one.top,
+                    finish=one.finish,
+                )
+                for one in found[place * samples : (place + 1) * samples]
+            ]
+            for place, prompt in enumerate(prompts)
+        ]
+
+    def _search(self, prompts: Sequence[str], max_new_tokens: int, n_best: int, beams: int) -> list[list[Text]]:
+        """The best continuations of each prompt that beam search finds."""
         found = beam_search(
             self.model.transformer,
-            ids,
+            [self.encode(prompt) for prompt in prompts],
             beams=beams,
             n_best=n_best,
             max_new_tokens=max_new_tokens,
             stop_tokens=self.stop_tokens,
         )
         return [
-            Text(
-                prompt=prompt,
-                text=self.tokenizer.decode(one.tokens),
-                tokens=one.tokens,
-                logprobs=(),
-                finish=one.finish,
-                score=one.score,
-            )
-            for prompt, hypotheses in zip(texts, found, strict=True)
-            for one in hypotheses
+            [
+                Text(
+                    prompt=prompt,
+                    text=self.tokenizer.decode(one.tokens),
+                    tokens=one.tokens,
+                    logprobs=(),
+                    finish=one.finish,
+                    score=one.score,
+                )
+                for one in hypotheses
+            ]
+            for prompt, hypotheses in zip(prompts, found, strict=True)
         ]
+
+    def _next(self, prompt: str, k: int) -> NextTokens:
+        given = self.encode(prompt)
+        # what scrolled out of the context does not count, as in generation
+        ids = torch.tensor([given[-self.model.config.context :]])
+        transformer = self.model.transformer
+        with torch.inference_mode():
+            hidden = transformer.hidden(ids.to(next(transformer.parameters()).device))  # (1, T, D)
+            probabilities = exact(transformer.logits(hidden[0, -1])).double().softmax(dim=-1)  # (V,)
+        values, tokens = probabilities.topk(k)
+        return NextTokens(
+            prompt=prompt,
+            prompt_tokens=len(given),
+            next=tuple(
+                NextToken(id=token, text=self.tokenizer.token_text(token), probability=value)
+                for token, value in zip(tokens.tolist(), values.tolist(), strict=True)
+            ),
+            rest=max(0.0, 1.0 - float(values.sum())),
+            others=len(probabilities) - k,
+        )

@@ -10,16 +10,15 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.data.events import RATE
+from suite.data.events import STEP_RATE
 from suite.data.performance import Performance
 from suite.data.recordings import Recording
 from suite.errors import DataError
-from suite.tasks.music.format import Format
+from suite.tasks.music.format import HIGHEST_KEY, LOWEST_KEY, Format
 from suite.training.batches import Example
 
 BEGINNINGS = 0.08  # share of the windows that start with their piece
-TOGETHER = 0.03  # seconds in which notes count as struck at once, where a melody is sought
-LOWEST, HIGHEST = 21, 108  # of a piano
+CHORD_SECONDS = 0.03  # seconds in which notes count as struck at once, where a melody is sought
 
 
 class Windows:
@@ -91,8 +90,8 @@ class Windows:
     def _moved(self, window: Performance, random: np.random.Generator) -> Performance:
         """Transposed and stretched by chance."""
         low, high = int(window.pitch.min()), int(window.pitch.max())
-        down = max(-self.transpose, min(0, LOWEST - low))
-        up = min(self.transpose, max(0, HIGHEST - high))
+        down = max(-self.transpose, min(0, LOWEST_KEY - low))
+        up = min(self.transpose, max(0, HIGHEST_KEY - high))
         moved = window.transposed(int(random.integers(down, up + 1)))
         return moved.stretched(float(1 + random.uniform(-self.stretch, self.stretch)))
 
@@ -119,7 +118,7 @@ class Windows:
             kept = part(window, slice(0, count))
             first, second = (float(kept.start[int(share * (count - 1)) + 1]) for share in shares)
             before, middle, after = divide(kept, first, second)
-            gap = round((second - before.duration) * RATE)
+            gap = round((second - before.duration) * STEP_RATE)
             prompt = self.format.fill(before, after, gap)
             tokens = [*prompt, *self.format.events(before.joined(middle))[len(self.format.events(before)) :]]
             if len(tokens) <= self.context:
@@ -166,7 +165,7 @@ def skyline(performance: Performance) -> NDArray[np.bool_]:
     found = np.zeros(len(performance), dtype=bool)
     starts, ends, pitches = performance.start, performance.end, performance.pitch
     for note in range(len(performance)):
-        start = starts[note] + TOGETHER
+        start = starts[note] + CHORD_SECONDS
         last = int(np.searchsorted(starts, start, side="right"))
         near = slice(max(0, note - 64), last)  # of a piano's notes no more sound at once
         higher = (pitches[near] > pitches[note]) & (ends[near] > start)

@@ -10,6 +10,7 @@ is heard twice, so that the model sees what is coming and the grammar can hold i
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,7 @@ from suite.data.events import LONGEST_SHIFT, EventTable
 from suite.data.performance import Performance
 from suite.errors import CheckpointError
 
+LOWEST_KEY, HIGHEST_KEY = 21, 108  # pitches of a piano
 SPECIALS = ("<bos>", "<eos>", "<sep>", "<melody>", "<fill>")
 
 
@@ -85,6 +87,11 @@ class Format:
         """The events after the last special token."""
         places = [place for place, token in enumerate(tokens) if token >= self.table.size]
         return list(tokens[places[-1] + 1 if places else 0 :])
+
+    def parts(self, tokens: Sequence[int]) -> list[list[int]]:
+        """The runs of events between special tokens."""
+        groups = itertools.groupby(tokens, lambda token: token < self.table.size)
+        return [list(run) for events, run in groups if events]
 
     def elapsed(self, tokens: Sequence[int]) -> int:
         """Steps that the events after the last special token take."""

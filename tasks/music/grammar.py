@@ -2,31 +2,42 @@
 
 The grammar allows what the encoder would write: at each moment the ends come first, then the pedal, then the strokes,
 each by rising pitch; a velocity only directly before a stroke, and only where it changes. Besides, no note ends that
-does not sound, none is struck that still does, none lasts for ever, silence is bounded, and all is over at the limit.
+does not sound, none is struck that still does, silence is bounded, and all is over at the limit.
+
+Density, keys sounding and lengths of notes keep within `Bounds`. Each note draws the length at which its end is due
+from the upper tail of training's; once due, it ends when the model next lets time pass, at that new moment. The draw is
+a hash of the row's tokens up to the note, so it follows from prompt and seed.
+
+What a mask forbids would go to all other tokens alike, mostly strokes, of which accompaniments were full: before every
+melody note all longer waits are forbidden, and a model that expects the note a little too soon is not let strike it. So
+`steer` gives the probability of what is forbidden to what is owed now; that of longer waits to the longest; and that of
+the melody's own notes, out of their time, to waiting for its next event. For that alone a short time shift may follow
+another, or a velocity.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from suite.data.events import RATE, steps
+from suite.data.events import STEP_RATE, steps
 from suite.data.performance import Performance
-from suite.tasks.music.format import Format
+from suite.tasks.music.bounds import WINDOWS, Bounds, thinned
+from suite.tasks.music.format import HIGHEST_KEY, LOWEST_KEY, Format
 
-LOWEST, HIGHEST = 21, 108  # keys of a piano
-TOGETHER = 12  # strokes at one moment
-# of the strokes in the embedded model's training music one in two hundred finds as many keys sounding, and one note in
-# two thousand lasts as long; a small model forgets keys that it holds
-CROWD = 16
-LONGEST_NOTE = 8 * RATE  # steps
-LONGEST_SILENCE = 3 * RATE
-LONGEST_WAIT = 10 * RATE  # between two strokes
-CODA = RATE  # the last note sounds at least so long, up to the limit
+MOST_STROKES = 12  # strokes at one moment
+LONGEST_SILENCE = 3 * STEP_RATE  # steps
+LONGEST_WAIT = 10 * STEP_RATE  # between two strokes
+SOON = STEP_RATE  # before the melody strikes a key, for which the key is kept free
+CODA = STEP_RATE  # the last note sounds at least so long, up to the limit
 OFF, PEDAL, ON = 0, 1, 2  # the order of events at one step
 
 
@@ -42,12 +53,15 @@ class State:
         waited: whether the latest event is a time shift shorter than the longest, which no other shift follows.
         velocity: bin of the latest velocity, 0 before the first.
         pending: whether that velocity still waits for its note.
-        sounding: pitch -> step at which it was struck.
+        sounding: pitch -> step at which its end is due.
+        recent: steps of the strokes in the longest of `WINDOWS`, rising.
         stroke: step of the latest stroke.
         quiet: step since which nothing sounds, where nothing does.
         pedal: whether it is down.
         forced: how many events of the melody are done.
         held: pitches that the melody holds.
+        bounds: those of the grammar, raised to what the prompt does.
+        chain: a hash of the tokens so far.
     """
 
     step: int = 0
@@ -58,15 +72,27 @@ class State:
     velocity: int = 0
     pending: bool = False
     sounding: Mapping[int, int] = field(default_factory=dict)
+    recent: tuple[int, ...] = ()
     stroke: int = 0
     quiet: int = 0
     pedal: bool = False
     forced: int = 0
     held: frozenset[int] = frozenset()
+    bounds: Bounds = field(default_factory=Bounds)
+    chain: int = 0
 
     def after(self, rank: int) -> int:
         """The pitch above which an event of that kind may still come at this step."""
         return self.pitch if self.rank == rank else -1
+
+    def odds(self) -> float:
+        """The factor of the odds of a stroke now: 1 within the bounds, 0 beyond."""
+        bounds = self.bounds
+        factors = [
+            thinned(sum(step > self.step - window * STEP_RATE for step in self.recent), bound)
+            for window, bound in zip(WINDOWS, bounds.strokes, strict=True)
+        ]
+        return min(*factors, thinned(len(self.sounding), bounds.voices))
 
 
 class MusicGrammar:
@@ -79,6 +105,7 @@ class MusicGrammar:
             limit exactly.
         melody: notes that are struck and ended exactly when they are, whatever else is.
         start: step before which the melody's events are already in the prompt.
+        bounds: of density, keys sounding and lengths of notes; music in the prompt raises them to its own.
         vocabulary: V, where the model has more ids than the format.
     """
 
@@ -90,10 +117,12 @@ class MusicGrammar:
         may_end: bool = False,
         melody: Performance | None = None,
         start: int = 0,
+        bounds: Bounds | None = None,
         vocabulary: int = 0,
     ) -> None:
         self.format, self.table, self.limit, self.may_end = format, format.table, limit, may_end
         self.size = max(vocabulary, format.vocab_size)
+        self.bounds = bounds or Bounds()
         self.coda = 0 if may_end else CODA
         self.events: list[tuple[int, int, int]] = []  # (step, OFF or ON, pitch)
         if melody is not None:
@@ -106,7 +135,8 @@ class MusicGrammar:
 
     def start(self, prompt: Sequence[int], /) -> State:
         """The state after a prompt: after its last special token its events are music."""
-        state = State()
+        given = Bounds.of([self.format.performance(events) for events in self.format.parts(prompt)])
+        state = State(bounds=self.bounds.raised(given))
         for token in self.format.music(prompt):
             state = self._advance(state, token)
         return state
@@ -123,8 +153,13 @@ class MusicGrammar:
 
     def _advance(self, state: State, token: int) -> State:
         table, step = self.table, state.step
+        digest = hashlib.blake2b(f"{state.chain}/{token}".encode(), digest_size=8).digest()
+        chain = int.from_bytes(digest)
+        state = replace(state, chain=chain)
         if token in table.on.ids:
             pitch = table.on.value(token)
+            oldest = step - max(WINDOWS) * STEP_RATE
+            recent = itertools.dropwhile(lambda struck: struck <= oldest, state.recent)
             return replace(
                 state,
                 rank=ON,
@@ -132,17 +167,18 @@ class MusicGrammar:
                 strokes=state.strokes + 1,
                 waited=False,
                 pending=False,
-                sounding={**state.sounding, pitch: step},
+                sounding={**state.sounding, pitch: step + state.bounds.due(chain / 2**64)},
+                recent=(*recent, step),
                 stroke=step,
             )
         if token in table.off.ids:
             pitch = table.off.value(token)
-            sounding = {key: since for key, since in state.sounding.items() if key != pitch}
+            sounding = {key: due for key, due in state.sounding.items() if key != pitch}
             return replace(state, rank=OFF, pitch=pitch, waited=False, sounding=sounding, quiet=step)
         if token in table.shift.ids:
             shift = table.shift.value(token)
             short = shift < table.shift.size
-            return replace(state, step=step + shift, rank=OFF, pitch=-1, strokes=0, waited=short)
+            return replace(state, step=step + shift, rank=OFF, pitch=-1, strokes=0, waited=short, pending=False)
         if token in table.velocity.ids:
             return replace(state, velocity=table.velocity.value(token), pending=True, waited=False)
         if token in table.sustain.ids:
@@ -151,47 +187,102 @@ class MusicGrammar:
 
     def allowed(self, state: State, /) -> Tensor:
         """(V,) bool, True where a token may come next."""
-        mask = np.zeros(self.size, dtype=bool)
-        table = self.table
+        return torch.from_numpy(self._mask(state))
+
+    def steer(self, state: State, logits: Tensor, /) -> Tensor:
+        """(V,) logits of which what is forbidden goes to what is owed; strokes near a bound lose some."""
+        mask = self._mask(state)
+        if mask.sum() == 1:
+            return logits
+        table, now = self.table, self._now(state)
+        scores = logits.double().cpu().numpy()
+        steered = scores.copy()
+        if not state.pending and 0 < (odds := state.odds()) < 1:
+            for kind in (table.on, table.velocity):
+                steered[kind.start : kind.ids.stop] += math.log(odds)
+        overdue = self._overdue(state)
+        shifts = slice(table.shift.start, table.shift.ids.stop)
+        owed = -1
+        if now is not None:
+            owed = table.on.id(now[2]) if now[1] == ON else table.off.id(now[2])
+        elif overdue is not None:
+            owed = table.off.id(overdue)
+        if owed >= 0 and mask[owed]:
+            steered[owed] = np.logaddexp.reduce(scores[[owed, *np.flatnonzero(~mask)]])
+        elif mask[shifts].any():
+            longest = table.shift.start + int(np.flatnonzero(mask[shifts])[-1])
+            melodic = [table.on.id(pitch) for pitch in self._soon(state) | state.held]
+            melodic += [table.off.id(pitch) for pitch in state.held]
+            early = [token for token in melodic if not mask[token]]
+            steered[longest] = np.logaddexp.reduce(scores[[*range(longest, shifts.stop), *early]])
+        return torch.from_numpy(steered).to(logits)
+
+    def _soon(self, state: State) -> frozenset[int]:
+        """Pitches that the melody strikes soon."""
+        coming = itertools.takewhile(lambda event: event[0] <= state.step + SOON, self.events[state.forced :])
+        return frozenset(pitch for _, rank, pitch in coming if rank == ON)
+
+    def _now(self, state: State) -> tuple[int, int, int] | None:
+        """The melody's event that is due now, if there is one."""
         due = self.events[state.forced] if state.forced < len(self.events) else None
-        now = due if due is not None and due[0] <= state.step else None
+        return due if due is not None and due[0] <= state.step else None
+
+    def _mask(self, state: State) -> NDArray[np.bool_]:
+        mask = np.zeros(self.size, dtype=bool)
+        table, now = self.table, self._now(state)
+        least, most = self._shifts(state) if now is None else (1, 0)
+        if most and (state.waited or state.pending):  # time passes on only up to the melody's next event
+            least, most = (most, most) if state.forced < len(self.events) else (1, 0)
         strokes = self._strokes(state, now)
         if state.pending:
             mask[[table.on.id(pitch) for pitch in strokes]] = True
-            return torch.from_numpy(mask)
+            mask[table.shift.start + least - 1 : table.shift.start + most] = True
+            return mask if mask.any() else self._any_stroke(state)
         if now is not None and now[1] == ON and now[2] in state.sounding:
             mask[table.off.id(now[2])] = True  # the melody strikes a key that is still down
-            return torch.from_numpy(mask)
+            return mask
         ends = self._ends(state, now)
         mask[[table.off.id(pitch) for pitch in ends]] = True
         if state.step >= self.limit:
             if not ends:
                 mask[table.sustain.id(0) if state.pedal else self.format.eos] = True
-            return torch.from_numpy(mask)
+            return mask
         if ends and self._overdue(state) is not None:
-            return torch.from_numpy(mask)
-        if now is None or now[1] == ON:
-            if strokes:
-                mask[table.velocity.start : table.velocity.ids.stop] = True
-                if state.velocity:
-                    mask[table.velocity.id(state.velocity)] = False
-                    mask[[table.on.id(pitch) for pitch in strokes]] = True
-            if table.pedal and state.rank == OFF:
-                mask[table.sustain.id(not state.pedal)] = True
-        if now is None and not state.waited:
-            until = due[0] if due is not None else self.limit
-            mask[table.shift.start :][: max(0, min(self._longest_shift(state, until), table.shift.size))] = True
-        if self.may_end and due is None and state.velocity and state.step and not state.sounding and not state.pedal:
+            return mask
+        if strokes and (now is None or now[1] == ON):
+            mask[table.velocity.start : table.velocity.ids.stop] = True
+            if state.velocity:
+                mask[table.velocity.id(state.velocity)] = False
+                mask[[table.on.id(pitch) for pitch in strokes]] = True
+        if table.pedal and state.rank == OFF and (now is None or now[1] == ON):
+            mask[table.sustain.id(not state.pedal)] = True
+        mask[table.shift.start + least - 1 : table.shift.start + most] = True
+        ended = self.may_end and not state.sounding and not state.pedal and state.forced == len(self.events)
+        if ended and state.velocity and state.step:
             mask[self.format.eos] = True
-        return torch.from_numpy(mask)
+        return mask if mask.any() else self._any_stroke(state)
 
     def _strokes(self, state: State, now: tuple[int, int, int] | None) -> list[int]:
         """Pitches that may be struck; where the melody strikes one now, none above it before that."""
         due = now[2] if now is not None and now[1] == ON else None
-        first, last = max(LOWEST, state.after(ON) + 1), HIGHEST if due is None else min(HIGHEST, due - 1)
-        room = state.strokes < TOGETHER and len(state.sounding) < CROWD
-        found = [pitch for pitch in range(first, last + 1) if pitch not in state.sounding] if room else []
+        first, last = max(LOWEST_KEY, state.after(ON) + 1), HIGHEST_KEY if due is None else min(HIGHEST_KEY, due - 1)
+        found: list[int] = []
+        if state.strokes < MOST_STROKES and state.odds() > 0:
+            taken = state.sounding.keys() | self._soon(state)
+            found = [pitch for pitch in range(first, last + 1) if pitch not in taken]
         return found if due is None else [*found, due]
+
+    def _any_stroke(self, state: State) -> NDArray[np.bool_]:
+        """The mask of strokes whatever the bounds: where nothing else can be written."""
+        mask = np.zeros(self.size, dtype=bool)
+        table = self.table
+        if not state.pending:
+            mask[table.velocity.start : table.velocity.ids.stop] = True
+        if state.velocity:
+            free = [pitch for pitch in range(LOWEST_KEY, HIGHEST_KEY + 1) if pitch not in state.sounding]
+            mask[[table.on.id(pitch) for pitch in free if pitch > state.after(ON)]] = True
+            mask[table.velocity.id(state.velocity)] = False
+        return mask
 
     def _ends(self, state: State, now: tuple[int, int, int] | None) -> list[int]:
         """Pitches that may end; where the melody ends one now, none above it before that."""
@@ -212,17 +303,24 @@ class MusicGrammar:
         return state.step > self.limit - self.coda
 
     def _overdue(self, state: State) -> int | None:
-        """The lowest pitch that has sounded too long, if there is one."""
+        """The lowest pitch whose end is due, if there is one."""
         if self._in_coda(state):
             return None
-        old = [pitch for pitch, since in state.sounding.items() if state.step - since >= LONGEST_NOTE]
+        old = [pitch for pitch, due in state.sounding.items() if state.step >= due]
         return min((pitch for pitch in old if pitch not in state.held), default=None)
 
-    def _longest_shift(self, state: State, until: int) -> int:
-        """Steps that may pass before something has to happen."""
-        ends = [until, state.stroke + LONGEST_WAIT]
+    def _shifts(self, state: State) -> tuple[int, int]:
+        """The fewest and the most steps that the next time shift may last; it may not come where the most are 0."""
+        size = self.table.shift.size
+        until = self.events[state.forced][0] if state.forced < len(self.events) else self.limit
+        bounds = [until, state.stroke + LONGEST_WAIT]
         if not state.sounding:
-            ends += [state.quiet + LONGEST_SILENCE, self.limit - self.coda]
-        elif own := [since for pitch, since in state.sounding.items() if pitch not in state.held]:
-            ends.append(max(state.step + 1, min(own) + LONGEST_NOTE))
-        return min(ends) - state.step
+            bounds += [state.quiet + LONGEST_SILENCE, self.limit - self.coda]
+        most = max(0, min(min(bounds) - state.step, size))
+        least = 1
+        last = len(state.sounding) == 1 and state.step + most > self.limit - self.coda  # it sounds to the end
+        if last or not state.sounding.keys() - state.held:  # no note can end then: a stroke must be within the bounds
+            for window, (_, upper) in zip(WINDOWS, state.bounds.strokes, strict=True):
+                if len(state.recent) >= upper:
+                    least = max(least, state.recent[-math.ceil(upper)] + window * STEP_RATE - state.step)
+        return min(least, most) or 1, most

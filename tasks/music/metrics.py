@@ -11,16 +11,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from suite.data.events import RATE, VELOCITIES, steps, velocity_bin
+from suite.data.events import STEP_RATE, VELOCITIES, steps, velocity_bin
 from suite.data.performance import PITCHES, Performance
 from suite.data.recordings import Recording
-from suite.tasks.music.examples import TOGETHER
+from suite.evaluation import bootstrap
+from suite.tasks.music.examples import CHORD_SECONDS
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SMOOTHING = 0.5  # added to every bin's count before the divergence; Jeffreys' prior
-DRAWS = 2000  # of the bootstrap
 
 # ---- histograms
 
@@ -57,7 +57,7 @@ def polyphony(performance: Performance) -> Ints:
     """Notes that sound at each tenth of a second from the first one on."""
     start = performance.start.min(initial=performance.duration)
     # between two steps of the grid, where no note starts or ends
-    times = np.arange(start + 0.5 / RATE, performance.duration, 0.1)
+    times = np.arange(start + 0.5 / STEP_RATE, performance.duration, 0.1)
     ends = np.sort(performance.end)
     return np.searchsorted(performance.start, times) - np.searchsorted(ends, times)
 
@@ -145,7 +145,7 @@ def excerpts(recordings: Sequence[Recording], count: int, seconds: float) -> lis
 
 # ---- copying
 
-WINDOW = 8  # intervals that make one number: a byte each
+WIDTH = 8  # intervals that make one number: a byte each
 BORDER = 0  # the byte between two recordings; an interval is its semitones + 128
 
 
@@ -177,7 +177,7 @@ def in_order(performance: Performance) -> Ints:
     a run: told apart by their steps alone, excerpts of ASAP are found again in it for a third of their length only, and
     so for two thirds.
     """
-    chord = np.cumsum(np.diff(steps(performance.start), prepend=0) > round(TOGETHER * RATE))
+    chord = np.cumsum(np.diff(steps(performance.start), prepend=0) > round(CHORD_SECONDS * STEP_RATE))
     order: Ints = np.lexsort((performance.pitch, chord))
     return order
 
@@ -227,9 +227,9 @@ def longest_copies(samples: Sequence[Performance], training: Sequence[Recording]
 
 def _keys(intervals: Ints) -> NDArray[np.uint64]:
     """(N,) each interval and the seven after it as one number, the first in the highest byte."""
-    padded = np.append(intervals, np.full(WINDOW - 1, BORDER)).astype(np.uint64)
+    padded = np.append(intervals, np.full(WIDTH - 1, BORDER)).astype(np.uint64)
     keys = np.zeros(len(intervals), dtype=np.uint64)
-    for place in range(WINDOW):
+    for place in range(WIDTH):
         keys = (keys << np.uint64(8)) | padded[place : place + len(intervals)]
     return keys
 
@@ -242,9 +242,9 @@ def _longest_run(intervals: Ints, keys: NDArray[np.uint64], places: NDArray[np.i
         keys, places: the windows of training, sorted, and where each stands.
     """
     wanted = _keys(intervals)
-    for width in range(min(WINDOW, len(intervals)), 0, -1):
+    for width in range(min(WIDTH, len(intervals)), 0, -1):
         # the windows that begin with the same `width` intervals stand together
-        cut = np.uint64(8 * (WINDOW - width))
+        cut = np.uint64(8 * (WIDTH - width))
         heads = (wanted[: len(intervals) - width + 1] >> cut) << cut
         lasts = np.searchsorted(keys, heads + ((np.uint64(1) << cut) - np.uint64(1)), side="right")
         firsts = np.searchsorted(keys, heads, side="left")
@@ -269,23 +269,18 @@ def _longest_run(intervals: Ints, keys: NDArray[np.uint64], places: NDArray[np.i
 # ---- how sure
 
 
-def bootstrap(totals: Floats, counts: Ints, pieces: Sequence[str]) -> list[float] | None:
-    """The 95 % interval of a mean, by drawing as many pieces again, with replacement; None where there is only one.
+def interval_of_mean(totals: Floats, counts: Ints, pieces: Sequence[str]) -> list[float] | None:
+    """Bounds of the 95% interval of a mean, by drawing as many pieces again; None where there is only one.
 
     Recordings of one piece are drawn together: they are too alike to count as several.
-
-    Source: Efron 1979, "Bootstrap Methods: Another Look at the Jackknife" (percentiles).
 
     Args:
         totals: (R,) sums of what is averaged.
         counts: (R,) how many each sums over.
-        pieces: (R,) what each is a recording of.
+        pieces: (R,) name of the piece that each is a recording of.
     """
     names, place = np.unique(pieces, return_inverse=True)
     if len(names) < 2:
         return None
-    chance = np.full(len(names), 1 / len(names))
-    drawn = np.random.default_rng(0).multinomial(len(names), chance, DRAWS)  # (draws, P)
-    means = (drawn @ np.bincount(place, totals)) / (drawn @ np.bincount(place, counts))  # (draws,)
-    low, high = np.quantile(means, (0.025, 0.975))
-    return [float(low), float(high)]
+    sums = np.stack((np.bincount(place, totals), np.bincount(place, counts)), axis=1)  # (P, 2)
+    return list(bootstrap(sums, lambda drawn: float(drawn[:, 0].sum() / drawn[:, 1].sum())))

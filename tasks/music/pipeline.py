@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from suite.data.events import RATE, steps
+from suite.checkpoint import Model
+from suite.data.events import STEP_RATE, steps
 from suite.data.performance import Performance
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling import Sampling, stream, with_settings
+from suite.task import suggest
+from suite.tasks.music.bounds import Bounds
 from suite.tasks.music.examples import cut, part
 from suite.tasks.music.format import Format
 from suite.tasks.music.grammar import MusicGrammar
+from suite.tasks.music.options import PlayOptions
+from suite.tasks.music.take import Take
 
 DEFAULT = Sampling(temperature=1.0, top_p=0.98)
-LONGEST = 6 * 3600.0  # seconds
 # of the context: a melody leaves room for four times as many events around it, and a gap's sides for what fills it
 MELODY_SHARE, SIDE_SHARE = 1 / 6, 1 / 4
 
@@ -28,8 +32,27 @@ SEEDS = 1_000_003  # so that no two takes of small seeds share one
 Progress = Callable[[float], object]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """How one call draws its takes.
+
+    Attributes:
+        count: number of takes.
+        seed: of the first.
+        sampling: the settings.
+        bounds: of density, keys sounding and lengths of notes.
+        progress: called with each few seconds of music just made.
+    """
+
+    count: int
+    seed: int
+    sampling: Sampling
+    bounds: Bounds
+    progress: Progress | None
+
+
 class Player:
-    """Plays the piano.
+    """The pipeline `music`: it takes no text, but keyword arguments, and gives one `Take`; `takes` gives a list.
 
     Args:
         model: a music model.
@@ -41,86 +64,78 @@ class Player:
 
     Example:
         >>> from suite import pipeline
-        >>> pipeline("music")(seconds=2, seed=1).duration
-        2.0
+        >>> play = pipeline("music")
+        >>> play(seconds=2, seed=1).duration, len(play.takes(2, seconds=1))
+        (2.0, 2)
     """
 
     def __init__(self, model: Model, **settings: Any) -> None:
         self.model = model
         self.format = Format.from_dict(model.extra, model.name)
+        self.bounds = Bounds.from_dict(model.extra, model.name)
         self.sampling = with_settings(DEFAULT, settings)
 
-    def __call__(self, **options: Any) -> Performance:
-        """One take; options are those of `takes`."""
-        return self.takes(1, **options)[0]
+    def __call__(
+        self,
+        *,
+        primer: Performance | None = None,
+        melody: Performance | None = None,
+        ending: Performance | None = None,
+        seed: int = 0,
+        **options: Any,
+    ) -> Take:
+        """One take; the arguments are those of `takes`."""
+        return self.takes(1, primer=primer, melody=melody, ending=ending, seed=seed, **options)[0]
 
     def takes(
         self,
         count: int,
         *,
-        seconds: float | None = None,
         primer: Performance | None = None,
         melody: Performance | None = None,
         ending: Performance | None = None,
         seed: int = 0,
-        density: float = 1.0,
-        transpose: int = 0,
-        tempo: float = 1.0,
-        may_end: bool = False,
-        only_new: bool = False,
         progress: Progress | None = None,
-        **settings: Any,
-    ) -> list[Performance]:
-        """Several takes of the same, side by side.
+        **options: Any,
+    ) -> list[Take]:
+        """Several takes, made side by side.
 
         Args:
-            count: how many.
-            seconds: of new music (None: 30, as long as the melody, or at most 300 where it may end).
-            primer: to go on from; the result begins with it, as it was played.
+            count: number of takes.
+            primer: to continue; the result begins with it, as it was played.
             melody: to accompany; the result has each of its notes, as they were played.
-            ending: to arrive at, `seconds` after the primer's end: the result has both, and what fills the gap.
+            ending: to lead into, `seconds` after the primer's end: the result has both, and what fills the gap.
             seed: the same seed, model and arguments give the same takes.
-            density: odds of a note against time passing, relative to the model's: above 1 gives more notes.
-            transpose: semitones by which what is given is moved first, or where nothing is, the result.
-            tempo: how many times faster what is given is played first, or where nothing is, the result.
-            may_end: whether a take is over where the model ends it, in a silence, before so many seconds.
-            only_new: whether to leave out primer, melody and ending; time then counts from the primer's end.
             progress: called with each few seconds of music just made.
-            settings: fields of `suite.Sampling` for this call alone.
+            options: fields of `PlayOptions` (`seconds`, `density`, `transpose`, `tempo`, `may_end`, `only_new`), and of
+                `suite.Sampling` for this call alone.
 
         Returns:
-            performances, each `seconds` longer than the primer (and ending) to the hundredth of a second, or as long
-            as its melody; shorter where it may end.
+            takes, each `seconds` longer than the primer (and ending) to the hundredth of a second, or as long as its
+            melody; shorter where it may end.
 
         Raises:
-            ConfigError: an argument is out of its range, or does not go with another.
+            ConfigError: an argument is unknown, out of its range, or does not go with another.
             DataError: a primer, melody or ending without notes.
         """
-        check(count, seconds, primer, melody, ending, density, tempo, may_end, transpose)
+        play, settings = divided_options(options)
+        play.check(primer=primer is not None, melody=melody is not None, ending=ending is not None)
+        draw = self._draw(count, seed, play.density, settings, progress)
         primer, melody, ending = (
-            None if one is None else moved(one, name, transpose, tempo)
+            None if one is None else moved(one, name, play.transpose, play.tempo)
             for name, one in (("primer", primer), ("melody", melody), ("ending", ending))
         )
-        sampling = self._sampling(density, settings)
-        length = seconds if seconds is not None else default_seconds(melody, may_end)
+        length = play.length(melody)
         if melody is not None:
-            melody = melody.without_unisons().between(0.0, length)
-            found = self._accompany(count, melody, length, seed, sampling, progress)
-            return found if only_new else [melody.joined(take) for take in found]
-        if ending is not None:
-            begun = primer if primer is not None else nothing()
-            found = self._fill(count, begun, ending, length, seed, sampling, progress)
-            last = ending.shifted(begun.duration + length - float(ending.start[0]))
-            return [take.shifted(-begun.duration) if only_new else begun.joined(take, last) for take in found]
-        if primer is not None:
-            found = self._go_on(count, primer, length, seed, sampling, progress, may_end)
-            return found if only_new else [primer.joined(take.shifted(primer.duration)) for take in found]
-        found = self._go_on(count, nothing(), length * tempo, seed, sampling, progress, may_end)
-        faster = [tempo if may_end else take.duration / length for take in found]  # the length is kept exactly
-        return [
-            moved(take, "take", transpose, factor) if len(take) else take
-            for take, factor in zip(found, faster, strict=True)
-        ]
+            found = self._accompanied(melody, length, draw, play.only_new)
+        elif ending is not None:
+            found = self._led(nothing() if primer is None else primer, ending, length, draw, play.only_new)
+        elif primer is not None:
+            found = self._go_on(primer, length, draw, play.may_end)
+            found = found if play.only_new else [primer.joined(new.shifted(primer.duration)) for new in found]
+        else:
+            found = self._free(length, draw, play)
+        return [Take.from_performance(one) for one in found]
 
     def refill(
         self,
@@ -134,7 +149,7 @@ class Player:
         only_new: bool = False,
         progress: Progress | None = None,
         **settings: Any,
-    ) -> list[Performance]:
+    ) -> list[Take]:
         """A performance with other notes in place of those that start in [start, end) seconds.
 
         The other arguments are those of `takes`; with `only_new`, time counts from the end of what is before the gap.
@@ -142,8 +157,9 @@ class Player:
         Raises:
             ConfigError: the times are no part of the performance, or nothing follows them.
         """
-        check(count, None, None, None, None, density, 1.0, False, 0)
-        starts = performance.start
+        play = PlayOptions(density=density, only_new=only_new)
+        draw = self._draw(count, seed, play.density, settings, progress)
+        starts = performance_of(performance, "performance").start
         if not 0 <= start < end:
             raise ConfigError(f"a gap cannot last from {start:g} to {end:g} s")
         if not (starts >= end).any():
@@ -151,57 +167,61 @@ class Player:
         before, after = part(performance, starts < start), part(performance, starts >= end)
         until = float(after.start[0])
         reached = cut(before, start)
-        sampling = self._sampling(density, settings)
-        middles = self._fill(count, reached, after, until - reached.duration, seed, sampling, progress)
+        middles = self._fill(reached, after, until - reached.duration, draw)
         if only_new:
-            return [middle.shifted(-reached.duration) for middle in middles]
-        return [before.joined(middle, after) for middle in middles]
+            found = [middle.shifted(-reached.duration) for middle in middles]
+        else:
+            found = [before.joined(middle, after) for middle in middles]
+        return [Take.from_performance(one) for one in found]
 
-    # ---- one part each
+    # ---- one way to play each
 
-    def _go_on(
-        self,
-        count: int,
-        primer: Performance,
-        seconds: float,
-        seed: int,
-        sampling: Sampling,
-        progress: Progress | None,
-        may_end: bool,
+    def _free(self, seconds: float, draw: Draw, play: PlayOptions) -> list[Performance]:
+        """Music out of nothing, moved afterwards."""
+        found = self._go_on(nothing(), seconds * play.tempo, draw, play.may_end)
+        faster = [play.tempo if play.may_end else new.duration / seconds for new in found]  # keeps the exact length
+        return [
+            moved(new, "take", play.transpose, factor) if len(new) else new
+            for new, factor in zip(found, faster, strict=True)
+        ]
+
+    def _accompanied(self, melody: Performance, seconds: float, draw: Draw, only_new: bool) -> list[Performance]:
+        """A melody and what goes with it."""
+        melody = melody.without_unisons().between(0.0, seconds)
+        found = self._accompany(melody, seconds, draw)
+        return found if only_new else [melody.joined(new) for new in found]
+
+    def _led(
+        self, primer: Performance, ending: Performance, seconds: float, draw: Draw, only_new: bool
     ) -> list[Performance]:
+        """A primer, `seconds` of new music, and the ending that it leads into."""
+        found = self._fill(primer, ending, seconds, draw)
+        last = ending.shifted(primer.duration + seconds - float(ending.start[0]))
+        return [new.shifted(-primer.duration) if only_new else primer.joined(new, last) for new in found]
+
+    def _go_on(self, primer: Performance, seconds: float, draw: Draw, may_end: bool) -> list[Performance]:
         """New music after a primer; its time counts from the primer's end."""
         started = part(primer, slice(0, None))  # without the silence before it
         prompt = self.format.piece(started)[-self.model.config.context :]
         elapsed = self.format.elapsed(prompt)
-        grammar = self._grammar(limit=elapsed + round(seconds * RATE), may_end=may_end)
-        found = self._generate([prompt] * count, grammar, seed, sampling, progress)
-        return [take.shifted(-elapsed / RATE) for take in found]
+        grammar = self._grammar(draw, limit=elapsed + round(seconds * STEP_RATE), may_end=may_end)
+        found = self._generate([prompt] * draw.count, grammar, draw)
+        return [take.shifted(-elapsed / STEP_RATE) for take in found]
 
-    def _fill(
-        self,
-        count: int,
-        before: Performance,
-        after: Performance,
-        seconds: float,
-        seed: int,
-        sampling: Sampling,
-        progress: Progress | None,
-    ) -> list[Performance]:
+    def _fill(self, before: Performance, after: Performance, seconds: float, draw: Draw) -> list[Performance]:
         """What fills a gap of so many seconds; times are those of `before`."""
         room = int(self.model.config.context * SIDE_SHARE)
         near = self._last(before, room)
-        gap = round(seconds * RATE)
+        gap = round(seconds * STEP_RATE)
         prompt = self.format.fill(near, self._first(after, room), gap)
         elapsed = self.format.elapsed(prompt)
-        grammar = self._grammar(limit=elapsed + gap, may_end=True)
-        found = self._generate([prompt] * count, grammar, seed, sampling, progress)
-        return [middle.shifted(before.duration - elapsed / RATE) for middle in found]
+        grammar = self._grammar(draw, limit=elapsed + gap, may_end=True)
+        found = self._generate([prompt] * draw.count, grammar, draw)
+        return [middle.shifted(before.duration - elapsed / STEP_RATE) for middle in found]
 
-    def _accompany(
-        self, count: int, melody: Performance, seconds: float, seed: int, sampling: Sampling, progress: Progress | None
-    ) -> list[Performance]:
+    def _accompany(self, melody: Performance, seconds: float, draw: Draw) -> list[Performance]:
         """What goes with a melody, itself left out; each passage hears the later half of the one before."""
-        takes = [nothing()] * count
+        takes = [nothing()] * draw.count
         room = int(self.model.config.context * MELODY_SHARE)
         first, done = 0, 0.0
         while done < seconds:
@@ -213,9 +233,9 @@ class Player:
             prompts = [
                 self.format.accompaniment(heard, cut(take.between(begin, done), done - begin))[0] for take in takes
             ]
-            since = round((done - begin) * RATE)
-            grammar = self._grammar(limit=round((end - begin) * RATE), melody=heard, start=since)
-            new = self._generate(prompts, grammar, seed + first, sampling, progress)
+            since = round((done - begin) * STEP_RATE)
+            grammar = self._grammar(draw, limit=round((end - begin) * STEP_RATE), melody=heard, start=since)
+            new = self._generate(prompts, grammar, replace(draw, seed=draw.seed + first))
             takes = [take.joined(one.shifted(begin)) for take, one in zip(takes, new, strict=True)]
             done, first = end, first + max(1, passage // 2)
         return [without(take, melody) for take in takes]
@@ -241,31 +261,32 @@ class Player:
 
     # ---- sampling
 
-    def _sampling(self, density: float, settings: dict[str, Any]) -> Sampling:
-        """The settings of one call."""
+    def _draw(self, count: int, seed: int, density: float, settings: dict[str, Any], progress: Progress | None) -> Draw:
+        """How one call draws its takes."""
+        if count < 1:
+            raise ConfigError(f"takes is {count}, but must be at least 1")
         sampling = with_settings(self.sampling, settings)
-        if density == 1.0:
-            return sampling
-        table = self.format.table
-        bias = dict.fromkeys([*table.on.ids, *table.velocity.ids], math.log(density))
-        return with_settings(sampling, {"logit_bias": {**bias, **sampling.logit_bias}})
+        if density != 1.0:
+            table = self.format.table
+            bias = dict.fromkeys([*table.on.ids, *table.velocity.ids], math.log(density))
+            sampling = with_settings(sampling, {"logit_bias": {**bias, **sampling.logit_bias}})
+        return Draw(count=count, seed=seed, sampling=sampling, bounds=self.bounds.denser(density), progress=progress)
 
     def _grammar(
-        self, *, limit: int, may_end: bool = False, melody: Performance | None = None, start: int = 0
+        self, draw: Draw, *, limit: int, may_end: bool = False, melody: Performance | None = None, start: int = 0
     ) -> MusicGrammar:
         vocabulary = self.model.config.vocab_size
         return MusicGrammar(
-            self.format, limit=limit, may_end=may_end, melody=melody, start=start, vocabulary=vocabulary
+            self.format,
+            limit=limit,
+            may_end=may_end,
+            melody=melody,
+            start=start,
+            bounds=draw.bounds,
+            vocabulary=vocabulary,
         )
 
-    def _generate(
-        self,
-        prompts: Sequence[list[int]],
-        grammar: MusicGrammar,
-        seed: int,
-        sampling: Sampling,
-        progress: Progress | None,
-    ) -> list[Performance]:
+    def _generate(self, prompts: Sequence[list[int]], grammar: MusicGrammar, draw: Draw) -> list[Performance]:
         """What follows each prompt up to the grammar's limit; times count from the start of the prompt's own music."""
         tokens: list[list[int]] = [[] for _ in prompts]
         left = grammar.limit - min(map(self.format.elapsed, prompts)) + 1
@@ -274,30 +295,37 @@ class Player:
             self.model.transformer,
             prompts,
             max_new_tokens=left * MOST_EVENTS,
-            sampling=sampling,
-            seed=[seed * SEEDS + take for take in range(len(prompts))],
+            sampling=draw.sampling,
+            seed=[draw.seed * SEEDS + take for take in range(len(prompts))],
             stop_tokens=(self.format.eos,),
             grammar=grammar,
         ):
             tokens[step.row].append(step.token)
-            if progress is not None and step.token in self.format.table.shift.ids:
-                waited += self.format.table.shift.value(step.token) / RATE / len(prompts)
+            if draw.progress is not None and step.token in self.format.table.shift.ids:
+                waited += self.format.table.shift.value(step.token) / STEP_RATE / len(prompts)
                 if waited >= 1:
-                    progress(waited)
+                    draw.progress(waited)
                     waited = 0.0
         found = []
         for prompt, new in zip(prompts, tokens, strict=True):
             music = self.format.music(prompt)
             everything = self.format.performance([*music, *new])
-            found.append(part(everything, everything.start >= self.format.elapsed(prompt) / RATE - 1e-9))
+            found.append(part(everything, everything.start >= self.format.elapsed(prompt) / STEP_RATE - 1e-9))
         return found
 
 
-def default_seconds(melody: Performance | None, may_end: bool) -> float:
-    """How long new music is where nobody says it: as long as a melody, at most 300 s where it may end, else 30 s."""
-    if melody is not None:
-        return melody.duration
-    return 300.0 if may_end else 30.0
+def divided_options(options: Mapping[str, Any]) -> tuple[PlayOptions, dict[str, Any]]:
+    """Options of a call: those of `PlayOptions`, and settings of the sampling.
+
+    Raises:
+        ConfigError: one is neither, or out of its range.
+    """
+    ours, sampling = ([field.name for field in fields(kind)] for kind in (PlayOptions, Sampling))
+    for name in options:
+        if name not in ours and name not in sampling:
+            raise ConfigError(f"unknown setting {name!r}; {suggest(name, [*ours, *sampling])}")
+    play = PlayOptions(**{name: value for name, value in options.items() if name in ours})
+    return play, {name: value for name, value in options.items() if name not in ours}
 
 
 def nothing() -> Performance:
@@ -306,15 +334,26 @@ def nothing() -> Performance:
 
 
 def moved(given: Performance, name: str, transpose: int, tempo: float) -> Performance:
-    """What was given, in another key and tempo.
+    """Given music in another key and tempo.
 
     Raises:
-        DataError: no notes are left.
+        DataError: it is no performance, or no notes are left.
     """
-    found = given.transposed(transpose).stretched(1 / tempo)
-    if not len(found):
+    result = performance_of(given, name).transposed(transpose).stretched(1 / tempo)
+    if not len(result):
         raise DataError(f"the {name} has no notes" + (" within MIDI's range" if len(given) else ""))
-    return found
+    return result
+
+
+def performance_of(given: Any, name: str) -> Performance:
+    """The given music itself.
+
+    Raises:
+        DataError: it is something else, such as a file's name.
+    """
+    if not isinstance(given, Performance):
+        raise DataError(f"the {name} must be a Performance, such as Performance.load(FILE), not {type(given).__name__}")
+    return given
 
 
 def without(performance: Performance, others: Performance) -> Performance:
@@ -322,35 +361,3 @@ def without(performance: Performance, others: Performance) -> Performance:
     struck = set(zip(others.pitch.tolist(), steps(others.start).tolist(), strict=True))
     each = zip(performance.pitch.tolist(), steps(performance.start).tolist(), strict=True)
     return part(performance, np.array([note not in struck for note in each], dtype=bool))
-
-
-def check(
-    count: int,
-    seconds: float | None,
-    primer: Performance | None,
-    melody: Performance | None,
-    ending: Performance | None,
-    density: float,
-    tempo: float,
-    may_end: bool,
-    transpose: int,
-) -> None:
-    """Raise a ConfigError that names the argument that is out of its range, or does not go with another."""
-    if count < 1:
-        raise ConfigError(f"takes is {count}, but must be at least 1")
-    if seconds is not None and not 1 / RATE <= seconds <= LONGEST:
-        raise ConfigError(f"seconds is {seconds:g}, but must be between {1 / RATE} and {LONGEST:g}")
-    if melody is not None and (primer is not None or ending is not None):
-        raise ConfigError("a melody is accompanied from its beginning to its end; it takes no primer and no ending")
-    if may_end and (melody is not None or ending is not None):
-        raise ConfigError("with a melody or an ending the length is fixed, so the model cannot end the piece")
-    for name, value in (("density", density), ("tempo", tempo)):
-        if not 0 < value < math.inf:
-            raise ConfigError(f"{name} is {value:g}, but must be above 0")
-    if seconds is not None and not 1 / RATE <= seconds * tempo <= LONGEST:
-        raise ConfigError(
-            f"{seconds:g} s at {tempo:g} times the tempo is {seconds * tempo:g} s, but must be between {1 / RATE} "
-            f"and {LONGEST:g}"
-        )
-    if not -127 <= transpose <= 127:
-        raise ConfigError(f"transpose is {transpose}, but must be from -127 to 127")

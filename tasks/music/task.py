@@ -11,25 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
-from suite.task import PackagedTask, TrainingData
+from suite.task import NoOptions, PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint import Model
+    from suite.data.recordings import Recording
     from suite.tasks.music.format import Format
     from suite.tasks.music.pipeline import Player
     from suite.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class MusicData:
     """The table `data` of a music recipe.
 
     Args:
         train, valid: MIDI files, folders, zip files, or hub data sets. Without `valid`, whole pieces are held out: as
             a table of MAESTRO's says, or else by a hash of their names.
         piece: whether each file is a piece of its own, or all files in a folder are one.
-        held_out: share of the pieces held out.
+        held_out: share of the pieces held out, at least one; of a single piece, its end.
         valid_tokens: tokens of the validation pieces that training looks at, evenly spread; 0 for all.
     """
 
@@ -42,10 +43,12 @@ class DataConfig:
     def __post_init__(self) -> None:
         if not 0 < self.held_out < 1 or self.valid_tokens < 0:
             raise ConfigError("data.held_out must be between 0 and 1, and data.valid_tokens not negative")
+        if not self.train:
+            raise ConfigError("there is no training music; give MIDI files with --data or in data.train")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MusicConfig:
+class MusicOptions:
     """The table `music` of a recipe.
 
     Args:
@@ -70,35 +73,26 @@ class MusicConfig:
             raise ConfigError("music.accompaniment and music.fill are shares, and must add up to 1 at most")
 
 
-class Music(PackagedTask):
-    """The task `music`."""
+class MusicTask(PackagedTask["Recording", None, "Take"]):
+    """The task `music`. Its pipeline takes no input but keyword arguments: see `suite.tasks.music.pipeline.Player`."""
 
     name = "music"
     summary = "write a piano performance, or continue one of yours"
+    data_table, tokenizer_table, options_table = MusicData, NoOptions, MusicOptions
+    loss_keys = ("smoothing", "source_weight")
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's MIDI files, and cut windows out of them."""
-        from suite.data.recordings import read_recordings, split_by_piece
+        from suite.tasks.music.bounds import Bounds
         from suite.tasks.music.examples import Windows, validation_windows
         from suite.tasks.music.format import Format
-        from suite.training.recipe import from_table
 
-        data = from_table(DataConfig, recipe.data, "recipe", "data.")
-        options = from_table(MusicConfig, recipe.options, "recipe", "music.")
-        if not data.train:
-            raise ConfigError("there is no training music; give MIDI files with --data or in data.train")
+        tables = self.tables(recipe)
+        options: MusicOptions = tables.options
         format = Format(pedal=options.pedal == "events")
-        context = self._context(recipe, format)
-        mode: Literal["keep", "fold"] = "keep" if format.pedal else "fold"
-        found = read_recordings(data.train, cache, piece=data.piece, pedal=mode)
-        lost = found.lost
-        if data.valid:
-            others = read_recordings(data.valid, cache, piece=data.piece, pedal=mode)
-            train, valid, lost = list(found.recordings), list(others.recordings), (*lost, *others.lost)
-        else:
-            train, valid = split_by_piece(found.recordings, data.held_out)
-        if not valid:
-            raise DataError("no piece is held out to validate on; give some with --valid, or raise data.held_out")
+        context = context_of(recipe, format)
+        train, valid, lost = read_music(tables.data, format, cache)
+        bounds = Bounds.of([one.performance for one in train]) or Bounds()
         windows = Windows(
             train,
             format,
@@ -109,37 +103,20 @@ class Music(PackagedTask):
             accompaniment=options.accompaniment,
             fill=options.fill,
         )
-        held, total = validation_windows(valid, format, context, data.valid_tokens)
+        held, total = validation_windows(valid, format, context, tables.data.valid_tokens)
+        used = sum(len(one.tokens) for one in held)
         return TrainingData(
             train=windows,
             valid=held,
             tokenizer=None,
             vocab_size=format.vocab_size,
-            extra=format.to_dict(),
+            extra={**format.to_dict(), "bounds": bounds.to_dict()},
             notes=(
                 f"training music: {described(train)}",
-                f"validation music: {described(valid)}; {sum(len(one.tokens) for one in held):,} of {total:,} "
-                "tokens used",
-                *report(lost, cache),
+                f"validation music: {described(valid)}; {used:,} of {total:,} tokens used",
+                *lines_of_lost(lost, cache),
             ),
         )
-
-    def _context(self, recipe: Recipe, format: Format) -> int:
-        """Events that the model will see at once."""
-        from suite.hub import read, resolve
-        from suite.tasks.music.format import Format
-
-        context = int(recipe.model.get("context", 0))
-        if recipe.base:
-            base = read(resolve(recipe.base))
-            if Format.from_dict(base.extra, recipe.base) != format:
-                raise ConfigError(
-                    f"base model {recipe.base!r} has different pedal events from those music.pedal asks for"
-                )
-            context = context or base.config.context
-        if context < 16:
-            raise ConfigError("model.context (events the model sees at once) is missing or below 16")
-        return context
 
     def pipeline(self, model: Model, **options: Any) -> Player:
         """A callable that gives performances."""
@@ -148,8 +125,47 @@ class Music(PackagedTask):
         return Player(model, **options)
 
 
-def described(recordings: Sequence[Any]) -> str:
-    """How much some recordings are."""
+def read_music(data: MusicData, format: Format, cache: Path) -> tuple[list[Recording], list[Recording], Sequence[str]]:
+    """Recordings to train on, recordings to validate on, and a line for each file that lost something.
+
+    Raises:
+        DataError: a source cannot be read, or nothing can be held out.
+    """
+    from suite.data.recordings import read_recordings, split_by_piece
+
+    mode: Literal["keep", "fold"] = "keep" if format.pedal else "fold"
+    first = read_recordings(data.train, cache, piece=data.piece, pedal=mode)
+    if data.valid:
+        second = read_recordings(data.valid, cache, piece=data.piece, pedal=mode)
+        return list(first.recordings), list(second.recordings), (*first.lost, *second.lost)
+    train, valid = split_by_piece(first.recordings, data.held_out)
+    if not valid:
+        raise DataError("the only piece is a single chord, of which no end can be held out; give music with --valid")
+    return train, valid, first.lost
+
+
+def context_of(recipe: Recipe, format: Format) -> int:
+    """The number of events that the model will see at once.
+
+    Raises:
+        ConfigError: it is not stated or too small, or the base model writes the pedal in another way.
+    """
+    from suite.checkpoint import read, resolve
+    from suite.tasks.music.format import Format
+
+    context = int(recipe.model.get("context", 0))
+    if recipe.base:
+        base = read(resolve(recipe.base))
+        if Format.from_dict(base.extra, recipe.base) != format:
+            raise ConfigError(f"base model {recipe.base!r} has different pedal events from those music.pedal asks for")
+        context = context or base.config.context
+    if context < 16:
+        raise ConfigError("model.context (events the model sees at once) is missing or below 16")
+    return context
+
+
+def described(recordings: Sequence[Recording]) -> str:
+    """Summary for the log: "12 recordings of 5 pieces, 4,321 notes, 1.2 hours"."""
     notes = sum(len(recording.performance) for recording in recordings)
     hours = sum(recording.performance.duration for recording in recordings) / 3600
     pieces = len({recording.piece for recording in recordings})
@@ -158,8 +174,8 @@ def described(recordings: Sequence[Any]) -> str:
     )
 
 
-def report(lost: Sequence[str], cache: Path) -> list[str]:
-    """The first few lines of what files lost, and where the others can be read."""
+def lines_of_lost(lost: Sequence[str], cache: Path) -> list[str]:
+    """Lines on damaged files: all up to five, or else three and the name of a file in `cache` that lists all."""
     if len(lost) <= 5:
         return list(lost)
     cache.mkdir(parents=True, exist_ok=True)

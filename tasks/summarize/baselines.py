@@ -1,7 +1,7 @@
 """Summaries that need no model: what a trained one has to beat.
 
-Each takes an article and a number of words. It gives sentences of the body, one a line and in their order, and exactly
-so many words, the last sentence cut; fewer only where it has no more to say. Without a number it stops by itself.
+Each takes an article and a number of words. It returns sentences of the body, one a line and in order, cut at exactly
+that number of words; fewer only where the body has no more. Without a number it stops by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from suite.data.articles import Article
 from suite.tasks.summarize.metrics import stems, truncate
-from suite.tasks.summarize.select import Sentence, sentences_of
+from suite.tasks.summarize.select import BodySentence, sentences_of
 
 WORDS = 200  # of summaries whose method sets no length; about those of a lead
 DAMPING = 0.85
@@ -39,7 +39,7 @@ def first_of_paragraphs(article: Article, words: int | None) -> str:
 
 
 def textrank(article: Article, words: int | None) -> str:
-    """Those sentences that are most like the others, 200 words of them.
+    """The sentences that are most like the others, 200 words of them.
 
     Likeness is the cosine of tf-idf rather than the count of common words: the graph is then the product of a sparse
     matrix with itself and need never be written out, however many sentences there are.
@@ -53,7 +53,7 @@ def textrank(article: Article, words: int | None) -> str:
 
 
 def oracle(article: Article, words: int | None) -> str:
-    """Those sentences that share most with the article's own lead, for a bound that no selection should pass.
+    """The sentences that share most with the article's own lead: a bound that no selection should exceed.
 
     One after another is taken that raises ROUGE-2 (F1) most, until none does.
 
@@ -66,7 +66,7 @@ def oracle(article: Article, words: int | None) -> str:
     limits = np.array(list(wanted.values()), dtype=np.int64)  # (K,) of the lead's K word pairs
     counts = np.array([[each[pair] for pair in wanted] for each in pairs], dtype=np.int64)  # (N, K)
     sizes = np.array([each.total() for each in pairs], dtype=np.int64)  # (N,)
-    taken: list[Sentence] = []
+    taken: list[BodySentence] = []
     covered, size, best = np.zeros_like(limits), int(limits.sum()), 0.0
     while sentences and (words is None or sum(len(one.text.split()) for one in taken) < words):
         f1 = 2 * np.minimum(covered + counts, limits).sum(axis=1) / np.maximum(size + sizes, 1)  # (N,)
@@ -80,15 +80,15 @@ def oracle(article: Article, words: int | None) -> str:
     return _summary(taken, words)
 
 
-def _summary(sentences: Iterable[Sentence], words: int | None) -> str:
-    """The sentences in the order of the article, one a line, and no more than so many words."""
+def _summary(sentences: Iterable[BodySentence], words: int | None) -> str:
+    """The sentences in the order of the article, one a line, cut after `words` words."""
     text = "\n".join(one.text for one in sorted(sentences, key=lambda one: one.start))
     return text if words is None else truncate(text, words)
 
 
-def _until(sentences: Iterable[Sentence], words: int) -> list[Sentence]:
-    """As many sentences as it takes for so many words."""
-    taken: list[Sentence] = []
+def _until(sentences: Iterable[BodySentence], words: int) -> list[BodySentence]:
+    """The first sentences that have `words` words together."""
+    taken: list[BodySentence] = []
     for one in sentences:
         if words <= 0:
             break

@@ -1,4 +1,4 @@
-"""The names and numbers of a summary, and whether the article that it sums up has them."""
+"""The names and numbers of a summary, and whether its article has them."""
 
 # ruff: noqa: RUF001 (typographic characters are among what is read)
 

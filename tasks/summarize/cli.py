@@ -10,117 +10,140 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from suite.cli.options import json_option, load_model, model_options, quiet_option, tell_experimental
-from suite.cli.show import notice, percent, write, write_json
+from suite.cli.options import tell_experimental
+from suite.cli.session import Session, session
+from suite.cli.settings import setting, takes
+from suite.cli.show import percent, write
 from suite.errors import DataError
+from suite.task import find_task
+from suite.task.kit.commands import BulkOptions, ReportOptions, check_format, run_bulk, show_report
+from suite.tasks.summarize.options import ComparisonOptions, SummaryOptions
 from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.data.articles import Article
-    from suite.tasks.summarize.pipeline import Progress, Summary
+    from suite.tasks.summarize.extract import Progress
+    from suite.tasks.summarize.pipeline import Summarizer
+    from suite.tasks.summarize.summary import Summary
 
-POSITIVE, COUNT = click.IntRange(min=1), click.IntRange(min=0)
-STYLES = click.Choice(["extract", "write", "tldr"])
-STYLES_HELP = "Extract sentences. Experimental: write new ones; tldr, as GPT-2.  [default: the model's]"
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """How files are read, and what is shown of them.
+
+    Attributes:
+        title: of every article, in place of its own.
+        show_source: whether the places of sentences are shown.
+    """
+
+    title: str | None = setting(None, "Title of the article, in place of the one in its file.", metavar="TEXT")
+    show_source: bool = setting(False, "Show where each sentence comes from.")
 
 
 @click.command("summarize")
 @click.argument("files", nargs=-1, type=click.Path(), metavar="[FILE]...")
-@click.option("--style", type=STYLES, help=STYLES_HELP)
-@click.option("--max-words", type=POSITIVE, metavar="N", help="Maximum number of words.  [default: 100 for an extract]")
-@click.option("--sentences", type=POSITIVE, metavar="N", help="Maximum number of sentences.  [default: no limit]")
-@click.option("--title", metavar="TEXT", help="Title of the article, in place of the one in its file.")
-@click.option("--show-source", is_flag=True, help="Show where each sentence comes from.")
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    metavar="N",
-    help="Random seed for sampling with --style tldr.  [default: 0]",
-)
-@model_options("summarize")
-@json_option
-@quiet_option
+@takes(SummaryOptions)
+@takes(PageOptions, "pages")
+@takes(BulkOptions, "bulk")
+@session("summarize")
 def run(
-    files: tuple[str, ...],
-    style: str | None,
-    max_words: int | None,
-    sentences: int | None,
-    title: str | None,
-    show_source: bool,
-    seed: int,
-    model: str,
-    revision: str | None,
-    device: str,
-    quantize: str,
-    as_json: bool,
-    quiet: bool,
+    files: tuple[str, ...], options: SummaryOptions, pages: PageOptions, bulk: BulkOptions, session: Session
 ) -> None:
     """Summarise articles.
 
     FILE is plain text, Markdown, HTML, a MediaWiki page, or a MediaWiki dump; - is standard input, which is also read
-    if no FILE is given. Names and numbers in a written summary that are not in the article cause a warning.
+    if no FILE is given. Names and numbers in a written summary that are not in the article cause a warning. --input
+    summarises the plain texts of a table's column, and adds the column summary.
 
     \b
     suite run summarize article.txt --max-words 60
     suite run summarize page.html notes.md --sentences 3 --show-source
     suite run summarize article.txt --style tldr --model gpt2
+    suite run summarize --input articles.jsonl --column text --output summaries.jsonl
     """
-    articles = read(files or ("-",), title, quiet)
+    bulk.check(bool(files))
+    if bulk.source is not None:
+        if pages != PageOptions():
+            raise click.UsageError("--title and --show-source do not go with --input")
+        run_texts(summarizer_of(session), options, bulk, session)
+        return
+    articles = read(files or ("-",), pages.title, session)
     first = next(articles)  # before the model is loaded, so that a wrong name is told at once
-    from suite.tasks.summarize.pipeline import Summarizer, check_style
-
-    summarizer = Summarizer(load_model(model, revision, device, quantize))
-    options: dict[str, Any] = {"max_words": max_words, "sentences": sentences, "seed": seed}
-    if style is not None:
-        options["style"] = check_style(style)
+    summarizer = summarizer_of(session)
+    told = False
     for number, article in enumerate(itertools.chain([first], articles)):
-        with bar() as progress:
-            found = summarizer(article, progress=progress, **options)
-        if found.style != "extract" and not number and not quiet:
-            tell_experimental(
-                summarizer.model,
-                "invents much of what it writes",
-                "take an extract, --style extract with the embedded model, or name a larger language model for TL;DR, "
-                "such as --style tldr --model gpt2",
-            )
-        if as_json:
-            write_json({"where": article.where, **dataclasses.asdict(found)})
+        with bar(session) as progress:
+            summary = summarizer(article, progress=progress, **dataclasses.asdict(options))
+        if not told:
+            tell_style(summarizer, summary.style, session)
+            told = True
+        if session.as_json:
+            session.json({"where": article.where, **summary.to_dict()})
             continue
         if number or len(files) > 1:
             write("\n" if number else "")
             click.secho(f"--- {article.title or article.where}", dim=True)
-        show(found, article, show_source, quiet)
+        show(summary, article, pages.show_source, session)
+
+
+def summarizer_of(session: Session) -> Summarizer:
+    """The pipeline of the model that was named."""
+    from suite.tasks.summarize.pipeline import Summarizer
+
+    return Summarizer(session.load())
+
+
+def tell_style(summarizer: Summarizer, style: str, session: Session) -> None:
+    """Say so if a style hardly works with a model of this size."""
+    if style != "extract" and not session.quiet:
+        tell_experimental(
+            summarizer.model,
+            "invents much of what it writes",
+            "take an extract, --style extract with the embedded model, or name a larger language model for TL;DR, "
+            "such as --style tldr --model gpt2",
+        )
+
+
+def run_texts(summarizer: Summarizer, options: SummaryOptions, bulk: BulkOptions, session: Session) -> None:
+    """Summarise the texts of a file; a text without words has no summary."""
+    from suite.tasks.summarize.pipeline import has_sentences
+
+    options = dataclasses.replace(options, style=options.style or summarizer.style)
+    settings = dataclasses.asdict(options)
+
+    def answer(texts: list[str]) -> list[Summary | None]:
+        return [summarizer(text, **settings) if has_sentences(text) else None for text in texts]
+
+    tell_style(summarizer, str(options.style), session)
+    run_bulk(find_task("summarize"), summarizer, answer, bulk, session, settings)
 
 
 @contextlib.contextmanager
-def bar() -> Iterator[Progress]:
-    """A bar of what is being done to one article, on terminals alone, once it takes a while."""
-    from tqdm import tqdm
-
-    with tqdm(total=1, delay=0.5, disable=None, leave=False, bar_format="{desc} {percentage:3.0f}%|{bar}|") as shown:
+def bar(session: Session) -> Iterator[Progress]:
+    """A bar of the present step of one article, on terminals alone, once it takes a while."""
+    with session.progress("", total=1, delay=0.5) as shown:
         last = ""
 
-        def progress(stage: str, done: int, of: int) -> None:
+        def progress(step: str, done: int, total: int) -> None:
             nonlocal last
-            if stage != last:
-                shown.reset(of)
-                shown.set_description(stage, refresh=False)
-                last = stage
+            if step != last:
+                shown.reset(total)
+                shown.set_description(step, refresh=False)
+                last = step
             shown.update(done - shown.n)
 
         yield progress
 
 
-def show(found: Summary, article: Article, show_source: bool, quiet: bool) -> None:
-    """Write one summary; where its sentences come from under it, and what to doubt on standard error."""
-    write(found.text + "\n", bold=show_source)
+def show(summary: Summary, article: Article, show_source: bool, session: Session) -> None:
+    """Write one summary; sources of its sentences follow it, and warnings go to standard error."""
+    write(summary.text + "\n", bold=show_source)
     if show_source:
-        for one in found.sentences:
+        for one in summary.sentences:
             if one.start is None or one.end is None:
                 write(f"  [not in the article] {one.text}\n")
                 continue
@@ -129,68 +152,33 @@ def show(found: Summary, article: Article, show_source: bool, quiet: bool) -> No
             line = f"paragraph {before.count(chr(10)) + 1}, characters {one.start:,} to {one.end:,}{share}"
             source = one.text if one.share == 1 else article.body[one.start : one.end]
             write(f"  [{line}] {source}\n")
-    if quiet:
-        return
-    for warning in found.warnings:
-        notice(f"warning: {warning}")
-    if found.read < found.of and found.style != "extract":
-        notice(f"the model read {found.read:,} of {count(found.of, 'sentence')}: the best-ranked ones that fit")
+    for warning in summary.warnings:
+        session.notice(f"warning: {warning}")
+    if summary.read < summary.of and summary.style != "extract":
+        sentences = count(summary.of, "sentence")
+        session.notice(f"the model read {summary.read:,} of {sentences}: the best-ranked ones that fit")
 
 
 @click.command("summarize")
 @click.argument("data", nargs=-1, required=True, metavar="DATA...")
-@click.option(
-    "--style",
-    "styles",
-    type=STYLES,
-    multiple=True,
-    help="Style to evaluate; may be given several times.  [default: extract and write]",
-)
-@click.option(
-    "--words",
-    type=COUNT,
-    default=100,
-    metavar="N",
-    help="Words in each summary; 0 for as many as in the lead.  [default: 100]",
-)
-@click.option(
-    "--limit", type=COUNT, default=300, metavar="N", help="Number of articles to evaluate; 0 for all.  [default: 300]"
-)
-@model_options("summarize")
-@json_option
-def evaluate(
-    data: tuple[str, ...],
-    styles: tuple[str, ...],
-    words: int,
-    limit: int,
-    model: str,
-    revision: str | None,
-    device: str,
-    quantize: str,
-    as_json: bool,
-) -> None:
+@takes(ComparisonOptions)
+@takes(ReportOptions, "shown")
+@session("summarize")
+def evaluate(data: tuple[str, ...], options: ComparisonOptions, shown: ReportOptions, session: Session) -> None:
     """Measure how close summaries come to the articles' own leads.
 
     DATA is articles with leads: JSON lines, WikiText, MediaWiki dumps, or data-set names. The model is compared with
     simple summaries of the same number of words, and with the best that sentences of the article could achieve.
     """
-    from tqdm import tqdm
-
-    from suite.tasks.summarize import evaluate as evaluation
-    from suite.tasks.summarize.pipeline import check_style
-
-    loaded = load_model(model, revision, device, quantize)
-    chosen = [check_style(style) for style in styles or ("extract", "write")]
-    with tqdm(desc="summarising", unit=" articles", disable=None, leave=False) as progress:
-        found = evaluation.evaluate(loaded, data, styles=chosen, words=words, limit=limit, progress=progress.update)
-    if as_json:
-        write_json(found)
-        return
-    click.echo("\n".join(evaluation.lines(found)))
+    check_format(session, shown.markdown)
+    model = session.load()
+    with session.progress("summarising", unit="articles") as bar:
+        report = find_task("summarize").evaluate(model, data, options=options, progress=bar.update)
+    show_report(report, session, markdown=shown.markdown)
 
 
-def read(files: Sequence[str], title: str | None, quiet: bool) -> Iterator[Article]:
-    """The articles of files; a lead that one has already is the beginning of what is summed up."""
+def read(files: Sequence[str], title: str | None, session: Session) -> Iterator[Article]:
+    """The articles of files; a lead that one has already becomes the beginning of its body."""
     from suite.data.articles import Section
     from suite.data.pages import read_pages
     from suite.data.tables import Notes
@@ -207,6 +195,5 @@ def read(files: Sequence[str], title: str | None, quiet: bool) -> Iterator[Artic
             sections = [Section(heading="", text=article.lead)] if article.lead else []
             whole = dataclasses.replace(article, lead="", sections=(*sections, *article.sections))
             yield whole if title is None else dataclasses.replace(whole, title=title)
-        if not quiet:
-            for line in notes.lines():
-                notice(line)
+        for line in notes.lines():
+            session.notice(line)

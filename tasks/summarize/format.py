@@ -1,4 +1,4 @@
-"""A title, what was selected of a body, and a lead, as one sequence: `<bos> title <sep> body <sep> lead <eos>`."""
+"""A title, selected sentences of a body, and a lead as one sequence: `<bos> title <sep> body <sep> lead <eos>`."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 from suite.data.articles import Article
 from suite.errors import CheckpointError
-from suite.tasks.summarize.select import Floats, Sentence, pick
+from suite.tasks.summarize.select import BodySentence, Floats, pick
 from suite.text.tokenizer import Tokenizer
 
 SPECIALS = ("<bos>", "<sep>", "<eos>")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Format:
+class ArticleFormat:
     """How articles are written for a model.
 
     Args:
-        tokenizer: with the specials of a language model of ours.
-        source_tokens: that the selected sentences may take.
-        title_tokens: that a title may take; what is longer is cut.
+        tokenizer: with the special tokens of `SPECIALS`.
+        source_tokens: limit of the selected sentences.
+        title_tokens: limit of a title; a longer one is cut.
 
     Raises:
         CheckpointError: the tokenizer lacks a special token.
@@ -37,19 +37,19 @@ class Format:
                     f"the tokenizer has no {name} token, so it cannot separate a body from its summary"
                 )
 
-    def select(self, sentences: Sequence[Sentence], scores: Floats) -> list[int]:
-        """Places of the best sentences that fit together, in order of the text."""
+    def select(self, sentences: Sequence[BodySentence], scores: Floats) -> list[int]:
+        """Indices of the best sentences that fit together, in order of the text."""
         left = self.source_tokens
 
-        def fits(sentence: Sentence) -> bool:
+        def fits(sentence: BodySentence) -> bool:
             nonlocal left
             left -= len(self.tokenizer.encode(sentence.text)) + 1
             return left >= 0
 
         return pick(sentences, scores, fits)
 
-    def prompt(self, article: Article, selected: Sequence[Sentence]) -> list[int]:
-        """The tokens up to where the lead begins; sentences of one paragraph stay on one line."""
+    def prompt(self, article: Article, selected: Sequence[BodySentence]) -> list[int]:
+        """The tokens before the lead; sentences of one paragraph stay on one line."""
         lines: list[str] = []
         paragraph = -1
         for sentence in selected:
@@ -61,7 +61,7 @@ class Format:
         return self.around(article.title, "\n".join(lines))
 
     def around(self, title: str, body: str) -> list[int]:
-        """The tokens of a title and a body, up to where the lead begins."""
+        """The tokens before the lead, of a title and a body."""
         bos, sep, _ = (self.tokenizer.specials[name] for name in SPECIALS)
         encode = self.tokenizer.encode
         # a single sentence may be longer than all of the room

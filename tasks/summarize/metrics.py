@@ -1,4 +1,4 @@
-"""How near a summary comes to a reference, and how much of it is copied, new, or said twice.
+"""How close a summary is to a reference, and how much of it is new or repeated.
 
 Shapes: `N` summaries, each with its reference and its source.
 """
@@ -26,7 +26,7 @@ _PIECE = re.compile(r"\S+")
 def truncate(text: str, words: int) -> str:
     """The text up to the end of its nth word (between whitespace), be that in mid-sentence.
 
-    Not to a sentence's end: ROUGE rises with length, so only systems that say exactly as much can be compared.
+    Not at a sentence's end: ROUGE rises with length, so only summaries of exactly the same length can be compared.
 
     Example:
         >>> truncate("It rained.\\nNobody came.", 3)
@@ -116,7 +116,7 @@ def novel_ngrams(summary: str, source: str, n: int) -> tuple[int, int]:
 
 
 def repeated_ngrams(summary: str, n: int = 4) -> tuple[int, int]:
-    """How many of the summary's n-grams stand in it before, and how many there are.
+    """How many of the summary's n-grams occur in it before, and how many there are.
 
     Example:
         >>> repeated_ngrams("in the end in the end", n=2)

@@ -1,11 +1,13 @@
-"""Stage one: which sentences of a body say what its lead will say, and which of them fit.
+"""Selection: which sentences of a body say what its lead will say, and which of them fit.
 
-A sentence's score is linear in a few features of where it stands and what it is about; the weights are fitted on
-training articles, to the share of a sentence's word pairs that the lead has too. The best are taken one after another,
-and each that is taken lowers the scores of sentences that say the same.
+A sentence's score is linear in a few features of its position and content; the weights are fitted on training
+articles, to the share of a sentence's word pairs that the lead has too. The best are taken one after another, and each
+lowers the scores of sentences that say the same.
 
 Source: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences" (extract first, then write); Carbonell and
 Goldstein 1998 (maximal marginal relevance).
+
+Shapes: `S` sentences of a body, `F` features, `N` rows of some of them.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Sentence:
+class BodySentence:
     """A sentence of an article's body.
 
     Attributes:
-        text: as it stands there.
+        text: without white space around it.
         start, end: its characters in `Article.body`.
         section, paragraph: in the body, from 0.
         place: in its paragraph, from 0.
@@ -55,7 +57,7 @@ class Sentence:
     opens: bool
 
 
-def sentences_of(article: Article) -> list[Sentence]:
+def sentences_of(article: Article) -> list[BodySentence]:
     """The sentences of a body, in order."""
     found, offset, paragraph = [], 0, 0
     for section, one in enumerate(article.sections):
@@ -65,7 +67,7 @@ def sentences_of(article: Article) -> list[Sentence]:
             spans = sentence_spans(line)
             for place, (start, end) in enumerate(spans):
                 found.append(
-                    Sentence(
+                    BodySentence(
                         text=line[start:end],
                         start=offset + start,
                         end=offset + end,
@@ -86,7 +88,7 @@ def words_of(text: str) -> list[str]:
 
 
 def pairs_of(words: Sequence[str]) -> set[tuple[str, str]]:
-    """Words that follow each other."""
+    """Pairs of neighbouring words."""
     return set(itertools.pairwise(words))
 
 
@@ -115,9 +117,9 @@ FEATURES = (
 
 
 def features(
-    title: str, sentences: Sequence[Sentence], progress: Callable[[int], object] = lambda done: None
+    title: str, sentences: Sequence[BodySentence], progress: Callable[[int], object] = lambda done: None
 ) -> Floats:
-    """What scores are made of: (sentences, FEATURES); `progress` is called with the sentences done now and then."""
+    """(S, F) features of sentences; `progress` is called now and then with the number of sentences done."""
     named = frozenset(words_of(title))
     usual: Counter[str] = Counter()
     for sentence in sentences:  # their words are found again below: of a long text, they take more room than it does
@@ -154,13 +156,13 @@ def features(
     return rows
 
 
-def is_whole(sentence: Sentence) -> bool:
+def is_whole(sentence: BodySentence) -> bool:
     """Whether a sentence can stand alone: headings and the beginnings of lists do not end as one does."""
     return sentence.text.rstrip("\"')]”’»").endswith((".", "!", "?", "…"))  # noqa: RUF001
 
 
-def usefulness(lead: str, sentences: Sequence[Sentence]) -> Floats:
-    """(sentences,) the share of each sentence's word pairs that the lead has too: what a score shall predict."""
+def usefulness(lead: str, sentences: Sequence[BodySentence]) -> Floats:
+    """(S,) the share of each sentence's word pairs that the lead has too, which scores should predict."""
     wanted = pairs_of(words_of(lead))
     found = []
     for sentence in sentences:
@@ -190,12 +192,14 @@ class Ranker:
         return cls(weights=tuple((weights / scale).tolist()))
 
     def scores(self, rows: Floats) -> Floats:
-        """(N,) of rows (N, F); only their differences mean something."""
+        """(N,) scores of rows (N, F); only their differences mean something."""
         found: Floats = rows @ np.array(self.weights)
         return found
 
 
-def pick(sentences: Sequence[Sentence], scores: Floats, fits: Callable[[Sentence], bool], most: int = 0) -> list[int]:
+def pick(
+    sentences: Sequence[BodySentence], scores: Floats, fits: Callable[[BodySentence], bool], most: int = 0
+) -> list[int]:
     """Take the best sentences one after another, none twice.
 
     Args:
@@ -206,7 +210,7 @@ def pick(sentences: Sequence[Sentence], scores: Floats, fits: Callable[[Sentence
         most: sentences to take at most; 0 for no limit.
 
     Returns:
-        their places, in order of the text.
+        indices of the chosen sentences, in order of the text.
     """
     spread = float(scores.std()) or 1.0
     said: set[tuple[str, str]] = set()

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from suite.data.documents import check_surrogates, decode, json_lines, read_bytes
-from suite.data.tables import csv_rows
+from suite.data.packed import SUFFIXES, unpacked_suffix
+from suite.data.record_files import check_surrogates, json_lines, text_lines
+from suite.data.separated import csv_rows
+from suite.data.sources import File
 from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
 from suite.wording import count
@@ -66,7 +68,7 @@ class Records:
 
 
 def read_records(path: Path, *, column: str | None = None, field: str | None = None) -> Records:
-    """Read a .tsv, .csv, .jsonl or .txt file, perhaps gzipped.
+    """Read a .tsv, .csv, .jsonl or .txt file, perhaps packed.
 
     Args:
         path: the file.
@@ -77,7 +79,7 @@ def read_records(path: Path, *, column: str | None = None, field: str | None = N
         DataError: the file cannot be read, or a row lacks the column or field; its line is named.
         ConfigError: it is of another kind, or of one that has no columns or fields.
     """
-    suffix = Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower()
+    suffix = unpacked_suffix(path)
     kind = _KINDS.get(suffix, "txt")
     table, objects = kind in ("tsv", "csv"), kind == "jsonl"
     if suffix not in _KINDS and not _TEXT.fullmatch(suffix):
@@ -95,10 +97,10 @@ def read_records(path: Path, *, column: str | None = None, field: str | None = N
         )
     if objects:
         return Records(kind=kind, records=list(_objects(path, field or "text")))
-    content = decode(read_bytes(path), path)
-    mark = "\ufeff" if content.startswith("\ufeff") else ""  # without it Excel does not take a .csv for UTF-8
-    lines = content.removeprefix(mark).split("\n")
-    lines = [line + "\n" for line in lines[:-1]] + [line for line in lines[-1:] if line]
+    lines = list(text_lines(path, keep_mark=True))
+    mark = "\ufeff" if lines and lines[0].startswith("\ufeff") else ""  # without it Excel takes no .csv for UTF-8
+    if mark:
+        lines[0] = lines[0].removeprefix(mark)
     if not table:
         parts = enumerate(map(_end, lines), 1)
         records = [Record(text=row, row=row, end=end, place=place) for place, (row, end) in parts]
@@ -160,7 +162,7 @@ def _objects(path: Path, field: str) -> Iterator[Record]:
             raise DataError(f"{where}: no text in field {field!r}; available: {', '.join(record) or 'none'} (--field)")
         if taken := [name for name in ADDED if name in record]:
             raise DataError(f"{where}: there is already a field {taken[0]!r}; rename it")
-        check_surrogates(record[field], where)
+        check_surrogates(record, where)  # all of it is written again
         yield Record(text=record[field], row=record, place=place)
 
 
@@ -213,12 +215,14 @@ def translate_file(
         raise ConfigError(f"{output} is a directory; give the name of a file to write to")
     if output.exists() and output.samefile(source):
         raise ConfigError(f"{output} is the input; write to another file")
-    if output.suffix == ".gz":
-        raise ConfigError(f"{output}: the output is not compressed; leave out .gz")
+    if output.suffix in SUFFIXES:
+        raise ConfigError(f"{output}: the output is not compressed; leave out {output.suffix}")
     part = output.with_name(output.name + ".part")
     found = read_records(source, column=column, field=field)
     total = len(found.records)
-    about = {"input": hashlib.sha256(read_bytes(source)).hexdigest(), "column": column, "field": field, **settings}
+    with File.of(source).open() as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    about = {"input": digest, "column": column, "field": field, **settings}
     resumed = done = _finished(part, about)
     if output.exists() and done < total:
         raise ConfigError(f"{output} already exists; remove it to translate again, or write to another file")

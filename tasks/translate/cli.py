@@ -349,6 +349,8 @@ def evaluate(
     if as_json:
         write_json(found)
         return
+    for line in found["sources"]:
+        notice(line)
     metrics = list(found["signatures"])
     rows = [
         [found["model"] if name == "model" else name]

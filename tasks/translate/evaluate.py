@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suite.checkpoint import Model
+from suite.data.hub import to_evaluate
 from suite.data.parallel import Corpus, read_pairs
 from suite.errors import ConfigError, DataError
-from suite.hub import Model
 from suite.sampling import beam_search
 from suite.tasks.translate.format import Languages, prompt
 
@@ -70,7 +72,8 @@ def evaluate(
     if (source, target) not in known.directions:
         ways = ", ".join(f"{start} to {end}" for start, end in known.directions)
         raise ConfigError(f"{model.name} does not translate {source} to {target}; available: {ways}")
-    pairs = list(_oriented(data, source, target, columns))
+    told: list[str] = []
+    pairs = list(_oriented(data, source, target, columns, told))
     whole = [pair for pair in pairs if all(pair)]
     chosen = whole[:limit]
     if not chosen:
@@ -88,6 +91,7 @@ def evaluate(
         "model": model.name,
         "source": source,
         "target": target,
+        "sources": told,
         "sentences": len(chosen),
         "left_out_empty": len(pairs) - len(whole),
         "longer_than_learnt": over,
@@ -140,12 +144,21 @@ def multi30k_tokens(texts: Sequence[str], language: str) -> list[str]:
 # ---- parts
 
 
-def _oriented(data: Sequence[str], source: str, target: str, columns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(source, target) of all pairs, whichever way round their corpus has them."""
+def _oriented(
+    data: Sequence[str], source: str, target: str, columns: Sequence[str], told: list[str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """(source, target) of all pairs, whichever way round their corpus has them.
+
+    To evaluate on them, `told` takes lines on the splits of hub data sets that were chosen.
+    """
     for text in data:
         corpus = Corpus.parse(text, source, target)
         if {corpus.source, corpus.target} != {source, target}:
             raise DataError(f"{text} is in {corpus.source} and {corpus.target}, not in {source} and {target}")
+        if told is not None:
+            (name,), lines = to_evaluate(corpus.name)
+            corpus = replace(corpus, name=name)
+            told += lines
         for pair in read_pairs(corpus, columns=columns):
             yield (pair.source, pair.target) if corpus.source == source else (pair.target, pair.source)
 

@@ -32,7 +32,7 @@ def read_glossary(path: Path) -> dict[str, str]:
     Raises:
         DataError: a line has no tab, or a side is empty; the line is named.
     """
-    from suite.data.documents import read_text
+    from suite.data.record_files import read_text
 
     glossary = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from suite.checkpoint import Model
 from suite.data.language import language_probabilities, same_language
 from suite.data.sentences import Span, clause_spans, replace_spans, rewrap, sentence_spans, unwrap
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
 from suite.sampling import beam_search
 from suite.task import Prompt, suggest
 from suite.tasks.translate import glossary as terms

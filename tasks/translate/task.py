@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,13 +22,14 @@ from suite.wording import count
 if TYPE_CHECKING:
     import click
 
-    from suite.hub import Model
+    from suite.checkpoint import Model
     from suite.tasks.translate.pipeline import Translator
     from suite.text.tokenizer import Tokenizer
     from suite.training.batches import Example
     from suite.training.recipe import Recipe
 
 HELD_OUT_MOST = 1000  # pairs, however many there are
+HELD_OUT_TRIES = 32  # pairs tried alone, where those drawn leave nothing to learn from
 FRAME = 4  # tokens of a sequence that are not text: <bos>, two tags, <eos>
 
 
@@ -133,7 +134,7 @@ class Translation(PackagedTask):
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read and filter the recipe's pairs, train the tokenizer on them, and write each direction as sequences."""
-        from suite.hub import vocabulary
+        from suite.checkpoint import vocabulary
         from suite.training.batches import ShuffledSource
         from suite.training.recipe import from_table
 
@@ -242,8 +243,25 @@ def hold_out(train: Sequence[Sentences], share: float, seed: int) -> tuple[list[
     import numpy as np
 
     total = sum(len(each.pairs) for each in train)
-    held_out = min(max(1, round(total * share)), HELD_OUT_MOST)
-    drawn = set(np.random.default_rng((seed, 7)).permutation(total)[:held_out].tolist())
+    number = min(max(1, round(total * share)), HELD_OUT_MOST, max(1, total - 1))
+    order = np.random.default_rng((seed, 7)).permutation(total).tolist()
+    # where all others share a sentence with those drawn, some single pair may leave something to learn from
+    for drawn in (order[:number], *([place] for place in order[:HELD_OUT_TRIES])):
+        kept, held = without_sentences_of(train, set(drawn))
+        if kept:
+            break
+    else:
+        raise DataError(f"{count(total, 'pair')} is too few to hold some out; give validation pairs with --valid")
+    number = len(drawn)
+    beside = total - number - sum(len(each.pairs) for each in kept)
+    note = f"held out for validation: {count(number, 'pair')}"
+    if beside:
+        note += f"; {count(beside, 'more pair')} sharing a sentence with them left out of training"
+    return kept, held, note
+
+
+def without_sentences_of(train: Sequence[Sentences], drawn: Set[int]) -> tuple[list[Sentences], list[Sentences]]:
+    """The pairs that share no sentence with those drawn, by their places among all pairs; and those drawn."""
     kept: list[Sentences] = []
     held: list[Sentences] = []
     start = 0
@@ -258,13 +276,7 @@ def hold_out(train: Sequence[Sentences], share: float, seed: int) -> tuple[list[
             kept.append(replace(each, pairs=left))
         if pairs:
             held.append(replace(each, pairs=pairs))
-    if not kept:
-        raise DataError(f"{count(total, 'pair')} is too few to hold some out; give validation pairs with --valid")
-    beside = total - held_out - sum(len(each.pairs) for each in kept)
-    note = f"held out for validation: {count(held_out, 'pair')}"
-    if beside:
-        note += f"; {count(beside, 'more pair')} sharing a sentence with them left out of training"
-    return kept, held, note
+    return kept, held
 
 
 def concatenate(sentences: Sentences, share: float, seed: Sequence[int]) -> Sentences:

@@ -65,7 +65,7 @@ def test_json_lines(tmp_path: Path, name: str) -> None:
 def test_parquet(tmp_path: Path) -> None:
     """Parquet gives what JSON lines give."""
     assert list(read_documents(write_parquet(tmp_path / "a.parquet"))) == TEXTS
-    with pytest.raises(DataError, match=r"a.parquet, record 0: no column 'body'; available: n, text"):
+    with pytest.raises(DataError, match=r"a.parquet, record 1: no column 'body'; available: n, text"):
         list(read_documents(tmp_path / "a.parquet", column="body"))
     (tmp_path / "bad.parquet").write_bytes(b"hello")
     with pytest.raises(DataError, match=r"bad.parquet: cannot be read as Parquet"):
@@ -89,16 +89,16 @@ def test_articles(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.txt", b"hel\xfflo", "a.txt: not UTF-8, byte 0xff at offset 3"),
+        ("a.txt", b"hel\xfflo", "a.txt, line 1: not UTF-8, byte 0xff at offset 3"),
         ("a.txt.gz", gzip.compress(b"hello" * 100)[:-12], "a.txt.gz: cannot be read (Compressed file ended"),
-        ("a.txt.gz", gzip.compress(b"ab\xe9"), "a.txt.gz: not UTF-8, byte 0xe9 at offset 2"),
+        ("a.txt.gz", gzip.compress(b"ab\xe9"), "a.txt.gz, line 1: not UTF-8, byte 0xe9 at offset 2"),
         ("a.jsonl", b'{"text": "a"}\n\n{"text": oops}\n', "a.jsonl, line 3: not JSON (Expecting value at column 10)"),
-        ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "a.jsonl: not UTF-8, byte 0xff at offset 24"),
+        ("a.jsonl", b'{"text": "a"}\n{"text": "\xff"}', "a.jsonl, line 2: not UTF-8, byte 0xff at offset 24"),
         ("a.jsonl", b'{"text": "a"}\n{"body": "a", "id": 3}', "a.jsonl, line 2: no column 'text'; available: body, id"),
-        ("a.jsonl", b'{"text": null}', "a.jsonl, line 1: column 'text' holds NoneType, not text"),
+        ("a.jsonl", b'{"text": null}', "a.jsonl, line 1: column 'text' contains NoneType, not text"),
         ("a.jsonl", b'{"text": "a\\ud800"}', "a.jsonl, line 1: half of a surrogate pair at character 1"),
         ("a.jsonl", b'{"title": "a", "lead": 3, "sections": []}', "a.jsonl, line 1: not an article"),
-        ("a.json", b'["a"]', "a.json, line 1: each line must be a JSON object, not list"),
+        ("a.json", b'["a"]', "a.json, line 1, record 1: expected a JSON object, not str"),
     ],
 )
 def test_faults_are_named(tmp_path: Path, name: str, content: bytes, message: str) -> None:

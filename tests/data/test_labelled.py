@@ -109,7 +109,7 @@ def test_csv_round_trip(tmp_path: Path, rows: list[tuple[str, str]], end: str) -
 def test_csv_of_old_macs(tmp_path: Path) -> None:
     """Lines that end in carriage returns alone are lines."""
     path = put(tmp_path / "a.csv", "text,label\ra b,x\rc,y\r")
-    assert [record.where for record in read_labelled(path).records] == [f"{path}:2", f"{path}:3"]
+    assert [record.where for record in read_labelled(path).records] == [f"{path}, line 2", f"{path}, line 3"]
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=CHECKS)
@@ -118,7 +118,7 @@ def test_tsv_quotes_swallow_nothing(tmp_path: Path, rows: list[str]) -> None:
     """SST-2 and TREC have stray quotes: a TSV file has as many records as lines, and other text stays as it is."""
     path = put(tmp_path / "a.tsv", "".join(f"{text}\tx\n" for text in rows))
     found = read_labelled(path, text="1", label="2", header=False).records
-    assert [record.where for record in found] == [f"{path}:{number}" for number in range(1, len(rows) + 1)]
+    assert [record.where for record in found] == [f"{path}, line {number}" for number in range(1, len(rows) + 1)]
     assert all(record.text == text for record, text in zip(found, rows, strict=True) if '""' not in text)
 
 
@@ -180,7 +180,7 @@ def test_columns(tmp_path: Path) -> None:
     assert data.notes[-1] == "labels: 1 is World, 2 is Sports"
     path = put(tmp_path / "b.csv", "id,premise,hypothesis,gold\n1,a,b,yes\n2,c,,no\n")
     data = read_labelled(path, label="gold")
-    assert data.records[0] == Labelled(text="a", pair="b", labels=("yes",), where=f"{path}:2")
+    assert data.records[0] == Labelled(text="a", pair="b", labels=("yes",), where=f"{path}, line 2")
     assert data.records[1].pair == ""
     assert read_labelled(path, text="hypothesis", pair="2", label="4").columns == Columns(
         ("hypothesis",), "gold", "premise"
@@ -193,7 +193,7 @@ def test_one_class_reads_as_the_others(tmp_path: Path) -> None:
     path = put(tmp_path / "a.json", json.dumps(lists))
     for sources in ([f"{path}:oos"], [f"{path}:val", f"{path}:oos"]):
         assert contents(read_labelled(sources).records)[-2:] == [("long text", "oos"), ("d", "oos")]
-    assert read_labelled(f"{path}:oos").records[1].where == f"{path}:oos:2"
+    assert read_labelled(f"{path}:oos").records[1].where == f"{path}:oos, line 1, record 2"
     lists = {name: [[str(place), *row] for place, row in enumerate(rows)] for name, rows in lists.items()}
     put(path, json.dumps({"val": lists["val"] + [["3", "e", "x"]], "oos": lists["oos"]}))
     assert contents(read_labelled([f"{path}:val", f"{path}:oos"]).records)[-1] == ("d", "oos")
@@ -253,11 +253,16 @@ def test_long_text(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "options", "message"),
     [
-        ("a.csv", "text,label\na,x\nb,\n", {}, "a.csv:3: no label in column 'label'; add one, or remove the record"),
-        ("a.csv", 'text,label\n"a\nb",x\nc, \n', {}, "a.csv:4: no label"),
-        ("a.csv", "text,label\na,x\nb\n", {}, "a.csv:3: 1 field where the first line has 2"),
-        ("a.csv", 'text,label\na,x\n"b,y\nc,x\n', {}, "a.csv:3: not CSV (unexpected end of data)"),
-        ("a.csv", 'text,label\n"b" c,y\n', {}, "a.csv:2: not CSV ("),
+        (
+            "a.csv",
+            "text,label\na,x\nb,\n",
+            {},
+            "a.csv, line 3: no label in column 'label'; add one, or remove the record",
+        ),
+        ("a.csv", 'text,label\n"a\nb",x\nc, \n', {}, "a.csv, line 4: no label"),
+        ("a.csv", "text,label\na,x\nb\n", {}, "a.csv, line 3: 1 field where the first line has 2"),
+        ("a.csv", 'text,label\na,x\n"b,y\nc,x\n', {}, "a.csv, line 3: not CSV (unexpected end of data)"),
+        ("a.csv", 'text,label\n"b" c,y\n', {}, "a.csv, line 2: not CSV ("),
         ("a.csv", "text,label\na,x\n", {"text": "body"}, "a.csv: no column 'body'; available: text, label"),
         ("a.csv", "text,label\na,x\n", {"label": "3"}, "a.csv: no column '3'; available: text, label"),
         ("a.csv", "text,label,label\na,x,y\n", {}, "a.csv: two columns are called 'label'"),
@@ -265,18 +270,23 @@ def test_long_text(tmp_path: Path) -> None:
         ("a.csv", "a\nb\n", {}, "a.csv: which column is the text? Name one of 1"),
         ("a.csv", "", {}, "a.csv: no rows"),
         ("a.csv", "text,label\n", {}, "a.csv: no rows"),
-        ("a.csv", b"text,label\na\xe9,x\n", {}, "a.csv: not UTF-8, byte 0xe9 at offset 12"),
+        ("a.csv", b"text,label\na\xe9,x\n", {}, "a.csv, line 2: not UTF-8, byte 0xe9 at offset 12"),
         ("a.csv", "text,label\na,1\nb,2\n", {"names": ["A", "B", "C"]}, "no label is 0 or 3"),
-        ("a.csv", "text,label\na,0\nb,3\n", {"names": ["A", "B", "C"]}, "a.csv:3: the label '3' has no name"),
-        ("a.tsv", "a\tx\nb\ty\tz\n", {}, "a.tsv:2: 3 fields where the first line has 2"),
-        ("a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": "b"}', {}, "a.jsonl:3: no label in column 'label'"),
-        ("a.jsonl", '{"text": "a", "label": "x"}\n{"label": "b"}', {}, "a.jsonl:2: no column 'text'; available: label"),
-        ("a.jsonl", '{"text": "a", "label": null}', {}, "a.jsonl:1: no label in column 'label'"),
-        ("a.jsonl", '{"text": "a", "label": NaN}', {}, "a.jsonl:1: no label in column 'label'"),
-        ("a.jsonl", '{"text": "a", "label": 0.5}', {}, "a.jsonl:1: the label in column 'label' is float"),
-        ("a.jsonl", '{"text": "a", "label": ["x", ""]}', {}, "a.jsonl:1: no label in column 'label'"),
-        ("a.jsonl", '{"text": 3, "label": "x"}', {}, "a.jsonl:1: column 'text' holds int, not text"),
-        ("a.jsonl", '{"text": "\\ud800", "label": "x"}', {}, "a.jsonl:1: half of a surrogate pair"),
+        ("a.csv", "text,label\na,0\nb,3\n", {"names": ["A", "B", "C"]}, "a.csv, line 3: the label '3' has no name"),
+        ("a.tsv", "a\tx\nb\ty\tz\n", {}, "a.tsv, line 2: 3 fields where the first line has 2"),
+        ("a.jsonl", '{"text": "a", "label": "x"}\n\n{"text": "b"}', {}, "a.jsonl, line 3: no label in column 'label'"),
+        (
+            "a.jsonl",
+            '{"text": "a", "label": "x"}\n{"label": "b"}',
+            {},
+            "a.jsonl, line 2: no column 'text'; available: label",
+        ),
+        ("a.jsonl", '{"text": "a", "label": null}', {}, "a.jsonl, line 1: no label in column 'label'"),
+        ("a.jsonl", '{"text": "a", "label": NaN}', {}, "a.jsonl, line 1: no label in column 'label'"),
+        ("a.jsonl", '{"text": "a", "label": 0.5}', {}, "a.jsonl, line 1: the label in column 'label' is float"),
+        ("a.jsonl", '{"text": "a", "label": ["x", ""]}', {}, "a.jsonl, line 1: no label in column 'label'"),
+        ("a.jsonl", '{"text": 3, "label": "x"}', {}, "a.jsonl, line 1: column 'text' contains int, not text"),
+        ("a.jsonl", '{"text": "\\ud800", "label": "x"}', {}, "a.jsonl, line 1: half of a surrogate pair"),
         ("a.jsonl", '{"text": "a", "label": "x"}\n{"text"', {}, "a.jsonl, line 2: not JSON"),
         (
             "a.jsonl",
@@ -284,15 +294,15 @@ def test_long_text(tmp_path: Path) -> None:
             {},
             "a.jsonl, line 1: not JSON (a number with too many",
         ),
-        ("a.json", "[" * 100_000, {}, "a.json: not JSON (nested too deeply)"),
+        ("a.json", "[" * 100_000, {}, "a.json, line 1: not JSON (nested too deeply)"),
         (
             "a.json",
             '{"train": [["a", "x"]], "test": [["b", "y"]]}',
             {},
-            "a.json: contains the lists train, test; name one",
+            "a.json: contains the lists train, test; choose one",
         ),
-        ("a.json", '[{"text": "a",\n "label": oops}]', {}, "a.json:2: not JSON (Expecting value at column 11)"),
-        ("a.json", '["a"]', {}, "a.json:1: expected a JSON object or list, not str"),
+        ("a.json", '[{"text": "a",\n "label": oops}]', {}, "a.json, line 2: not JSON (Expecting value at column 11)"),
+        ("a.json", '["a"]', {}, "a.json, line 1, record 1: expected a JSON object or list, not str"),
         ("a.txt", "a", {}, "a.txt: not a table (.csv .tsv"),
     ],
 )
@@ -369,11 +379,11 @@ def test_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     data = read_labelled("owner/name::validation[:10%]")
     assert contents(data.records) == [("a", "good"), ("b", "bad")]
-    assert data.records[0].where == "owner/name::validation[:10%]:1"
+    assert data.records[0].where == "owner/name::validation[:10%], record 1"
     assert [record.labels for record in read_labelled("name:small", label="tags").records] == [("p", "q"), ("q",)]
     assert asked == [("owner/name", None, "validation[:10%]"), ("name", "small", "train")]
     labels[1] = -1
-    with pytest.raises(DataError, match="name:2: no label in column 'label'"):
+    with pytest.raises(DataError, match="name, record 2: no label in column 'label'"):
         read_labelled("name")
 
     def unreachable(*_: object, **__: object) -> None:

@@ -330,7 +330,7 @@ def test_a_pipe(tmp_path: Path) -> None:
     [
         ("a.txt", b"", "a.txt: no text found"),
         ("a.txt", b" \n\n\t--- \n", "a.txt: no text found"),
-        ("a.txt", b"hel\xe9lo", "a.txt: not UTF-8, byte 0xe9 at offset 3; convert it"),
+        ("a.txt", b"hel\xe9lo", "a.txt, line 1: not UTF-8, byte 0xe9 at offset 3; convert it"),
         ("a.txt", "Text".encode("utf-16"), "a.txt: not text, or not UTF-8: byte 0x00 at offset 3; convert it"),
         ("a", b"\x89PNG\r\n\x1a\n\0\0", "a: not text, or not UTF-8: byte 0x00 at offset 8"),
         ("a.pdf", b"%PDF-1.7 ...", "a.pdf: a PDF; convert it to text, for example with `pdftotext`"),

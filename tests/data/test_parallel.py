@@ -75,7 +75,7 @@ def test_records_have_fields_by_language_or_name(tmp_path: Path) -> None:
     assert read(file) == [("Hi", "Na", 1), ("two", "Zwei", 2)]
     with pytest.raises(DataError, match=r"line 1: no field 'src'; available: en, de"):
         read(file, ("src", "tgt"))
-    with pytest.raises(DataError, match="line 1: field 'en' holds int, not text"):
+    with pytest.raises(DataError, match="line 1: field 'en' contains int, not text"):
         read(write(tmp_path / "pairs.jsonl", '{"en": 1, "de": "x"}'))
 
 

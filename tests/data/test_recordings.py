@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from suite.data.performance import Note, Performance
-from suite.data.recordings import read_recordings, split_by_piece
+from suite.data.recordings import Recording, place_of, read_recordings, split_by_piece
 from suite.errors import DataError
 
 TABLE = """canonical_composer,canonical_title,split,year,midi_filename,audio_filename,duration
@@ -56,6 +56,51 @@ def test_maestro_says_which_piece_and_split_a_file_is(maestro: Path, tmp_path: P
     }
     train, valid = split_by_piece(found, held_out=0.9)
     assert [[Path(one.name).name for one in part] for part in (train, valid)] == [["one.midi"], ["two.midi"]]
+
+
+def recordings(count: int, split: str = "") -> list[Recording]:
+    """Of so many pieces, two each."""
+    notes = performance(50)
+    return [
+        Recording(name=f"{n}.mid", piece=str(n // 2), split=split, performance=notes, melody=np.arange(50) % 2 == 0)
+        for n in range(2 * count)
+    ]
+
+
+@pytest.mark.parametrize("count", [2, 3, 6, 20])
+@pytest.mark.parametrize("share", [1e-9, 0.05, 0.5, 0.999999])
+def test_one_piece_at_least_is_held_out_and_never_all(count: int, share: float) -> None:
+    """Of six files, training found that no piece was held out, or that all were."""
+    music = recordings(count)
+    train, valid = split_by_piece(music, share)
+    assert train and valid and len(train) + len(valid) == len(music)
+    assert not {one.piece for one in train} & {one.piece for one in valid}
+    if 0 < (drawn := sum(place_of(str(n)) < share for n in range(count))) < count:
+        assert len(valid) == 2 * drawn, "where the hash leaves pieces on both sides, it alone decides"
+    assert split_by_piece(music[::-1], share)[1][::-1] == valid
+
+
+def test_a_collection_that_names_no_validation_pieces() -> None:
+    """A folder with MAESTRO's training files alone has a piece held out all the same; its test files stay out."""
+    music = [*recordings(3, "train"), *recordings(8, "test")[12:]]
+    train, valid = split_by_piece(music, 0.1)
+    assert (len(train), len(valid)) == (4, 2) and "test" not in {one.split for one in (*train, *valid)}
+    assert split_by_piece(music, 0.0)[1] == []
+
+
+def test_of_a_single_piece_the_end_is_held_out() -> None:
+    """One file is enough to train on; the cut is between notes, never within a chord, and no note is on both sides."""
+    chords = Performance.of(
+        Note(60 + key, 64, time + key / 100, time + 0.8) for time in np.arange(50) / 2 for key in range(3)
+    )
+    one = Recording(name="a.mid", piece="a", split="", performance=chords, melody=np.arange(150) % 3 == 2)
+    [first], [last] = split_by_piece([one], 0.02)
+    assert len(first.performance) == 135 == len(first.melody) and len(last.performance) == 15 == len(last.melody)
+    assert last.performance.start[0] == 0 and first.performance.duration <= chords.start[135]
+    assert (last.performance.start + chords.start[135]).tolist() == pytest.approx(chords.start[135:].tolist())
+    assert last.melody.tolist() == one.melody[135:].tolist()
+    chord = Recording(name="b", piece="b", split="", performance=chords.between(0, 0.4), melody=np.zeros(3, dtype=bool))
+    assert split_by_piece([chord], 0.5) == ([], [])
 
 
 def test_a_table_that_is_no_table_is_passed_over(maestro: Path, tmp_path: Path) -> None:

@@ -118,6 +118,14 @@ def test_split_of_few_documents() -> None:
     assert (train.tokens[-1], held_out.tokens[0], len(held_out)) == (89, 90, 1)
     train, held_out = split_documents(numbered([10] * 100), 0.1)
     assert len(held_out) == 10
+    for share in (0.001, 0.999):
+        train, held_out = split_documents(numbered([20]), share)
+        assert held_out.total == {0.001: 2, 0.999: 19}[share] and train.total == 20 - held_out.total
+    for lengths in ([50, 50], [1, 99, 30], [10] * 6):
+        train, held_out = split_documents(numbered(lengths), 0.001)
+        assert (len(train), len(held_out)) == (len(lengths) - 1, 1), "whole documents, however small the share"
+    assert split_documents(numbered([90, 5, 900]), 0.1)[1].total == 90, "about as much as was asked for"
+    assert split_documents(numbered([1, 99]), 0.01)[1].total == 99, "a single token predicts nothing"
     with pytest.raises(DataError, match="not between 0 and 1"):
         split_documents(numbered([10]), 1.0)
 

@@ -36,6 +36,8 @@ suite run lm "The war began" -n 12 --beams 3 --samples 2 --json
 suite run lm -n 12 --seed 4
 suite run lm "The city is" -n 40 --seed 2 --stop . --no-repeat-ngram 2
 The king | suite run lm - -n 10 -t 0 -q
+suite run lm --input subjects.jsonl --output continued.jsonl -n 8 --seed 1 > continued.jsonl
+suite run lm --input subjects.tsv --column subject -n 6 -t 0
 suite run translate "Guten Morgen, wie geht es dir?" --to en
 suite run translate "The dog sleeps." --from en --to de --align
 suite run translate "The dog sleeps." "Where is the station?" --from en --to fr --beams 1 --json
@@ -53,6 +55,7 @@ suite run summarize article.txt --style write --json
 suite run summarize page.html granite.wiki tea.md --sentences 2 --show-source
 suite run summarize tea.md --title "Tea in Europe" --sentences 1 --json
 The hall was built in 1820. It has a roof of lead. The roof was mended in 1950. Visitors are welcome. | suite run summarize --sentences 1
+suite run summarize --input subjects.jsonl --output summaries.jsonl --sentences 1 > summaries.jsonl
 suite run classify "The violin has four strings, tuned in fifths."
 suite run classify "A prime number has exactly two divisors." "The river flows north." --top-k 2
 suite run classify "The king was crowned in 1066." --json --threshold 0.3
@@ -70,6 +73,7 @@ suite run music --melody tune-2.mid --seconds 4 --seed 1 -o song.mid > song.mid
 suite run music --primer tune-1.mid --gap 3:5 --seed 2 -o mended.mid -q > mended.mid
 suite eval lm notes.txt --length 128
 suite eval lm articles.jsonl --column lead --train notes.txt --length 128 --json
+suite eval lm articles.jsonl --column lead --limit 5 --length 64 --markdown
 suite eval translate en-de=few-de.tsv --source en --target de --train en-de=en-de.tsv --beams 2
 suite eval translate en-de=few-de.tsv --source de --target en --beams 1 --json
 suite eval summarize articles.jsonl --limit 3 --words 30
@@ -101,6 +105,8 @@ suite run lm a --temperature -1
 suite run lm a --top-p 2
 suite run lm a --beams 2 --seed 1
 suite run lm a -n none
+suite run lm a --input subjects.jsonl --output bad.jsonl
+suite run lm --input subjects.csv --column nothing --output bad.csv
 suite run translate "Guten Morgen" --to xx
 suite run translate "Guten Morgen" --from de --to fr
 suite run translate "Good morning" --from en
@@ -115,6 +121,7 @@ suite run translate a --to en --glossary german.txt
 suite run summarize no-such-file.txt
 suite run summarize empty.txt
 suite run summarize tune-0.mid
+suite run summarize --input cut.jsonl --output bad.jsonl
 suite run classify ""
 suite run classify a --threshold 2
 suite run classify a --model lm

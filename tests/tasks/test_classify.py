@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from suite import load, pipeline
+from suite.checkpoint import Model, convert
 from suite.data.labelled import Labelled
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model, convert
 from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.task import find_task
@@ -462,7 +462,7 @@ def test_texts_and_labels_the_wrong_way_round_are_told() -> None:
 def test_a_validation_label_nobody_taught(tmp_path: Path) -> None:
     train = write_csv(tmp_path / "train.csv", texts(30))
     valid = write_csv(tmp_path / "valid.csv", [("a carp 3", "fish")])
-    with pytest.raises(DataError, match=r"valid.csv:2: label 'fish'"):
+    with pytest.raises(DataError, match=r"valid.csv, line 2: label 'fish'"):
         fit(recipe_of(train, f"data.valid=['{valid}']"), tmp_path / "run")
 
 

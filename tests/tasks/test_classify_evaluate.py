@@ -172,9 +172,11 @@ def test_an_out_of_scope_label_that_cannot_be(
 
 def test_an_unseen_label_is_named_with_its_place(tmp_path: Path) -> None:
     data = csv(tmp_path / "a.csv", *ROWS, ("dog 1", "dgo"), ("dog 1", "dgo"), ("dog 1", "cow"))
-    with pytest.raises(DataError, match=r"a\.csv:6: the model has no label 'dgo' \(2 of 7 records\), nor 1 other; did"):
+    with pytest.raises(
+        DataError, match=r"a\.csv, line 6: the model has no label 'dgo' \(2 of 7 records\), nor 1 other; did"
+    ):
         evaluate.evaluate(MODEL, data)
-    with pytest.raises(DataError, match=r"b\.csv:3: the model has no label 'zebra' .*; available: cat, dog, owl"):
+    with pytest.raises(DataError, match=r"b\.csv, line 3: the model has no label 'zebra' .*; available: cat, dog, owl"):
         evaluate.evaluate(
             MODEL, csv(tmp_path / "a.csv", *ROWS), options(train=csv(tmp_path / "b.csv", *ROWS[:1], ("x", "zebra")))
         )
@@ -191,7 +193,7 @@ def test_a_column_of_free_text_is_told(tmp_path: Path) -> None:
 
 def test_a_record_without_a_label_is_named(tmp_path: Path) -> None:
     data = csv(tmp_path / "a.csv", *ROWS, ("dog 1", "|"))
-    with pytest.raises(DataError, match=r"a\.csv:6: no label"):
+    with pytest.raises(DataError, match=r"a\.csv, line 6: no label"):
         evaluate.evaluate(MODEL, data, options(separator="|"))
 
 
@@ -298,4 +300,4 @@ def test_pictures_are_the_same_bytes_each_time_and_keep_their_text(tmp_path: Pat
 
 def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\.png or \.svg"):
-        plots.check_format(tmp_path / "c.jpg")
+        plots.check_picture(tmp_path / "c.jpg")

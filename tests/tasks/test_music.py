@@ -1,5 +1,6 @@
 """Music: the sequences, the grammar that holds samples to them, and what the pipeline makes of a model."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -8,15 +9,16 @@ import torch
 
 import suite
 from suite.checkpoint import save_checkpoint
-from suite.data.events import RATE, steps
+from suite.data.events import STEP_RATE
 from suite.data.performance import Note, Pedal, Performance
 from suite.data.recordings import Recording
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
+from suite.task import Result
 from suite.tasks.music.examples import Windows, divide, part, skyline, validation_windows
 from suite.tasks.music.format import Format
-from suite.tasks.music.grammar import CROWD, HIGHEST, LONGEST_NOTE, LONGEST_SILENCE, LOWEST, MusicGrammar
 from suite.tasks.music.pipeline import Player
+from suite.tasks.music.take import Take
 
 FORMAT = Format()
 TABLE = FORMAT.table
@@ -131,8 +133,8 @@ def test_filled_gap_is_the_music_that_was_there() -> None:
     both = FORMAT.performance(tokens[place + 1 :])
     start = before.duration + TABLE.duration(np.array(tokens[2 : 2 + gap]))
     whole = both.joined(after.shifted(start))
-    shape = [(note.pitch, round(note.start * RATE)) for note in whole.notes]
-    notes = [(note.pitch, round(note.start * RATE)) for note in original.performance.notes]
+    shape = [(note.pitch, round(note.start * STEP_RATE)) for note in whole.notes]
+    notes = [(note.pitch, round(note.start * STEP_RATE)) for note in original.performance.notes]
     found = [
         first
         for first in range(len(notes))
@@ -180,76 +182,6 @@ def test_validation_windows_read_everything_once() -> None:
     stream = [*FORMAT.piece(one.performance), FORMAT.eos]
     assert total == len(stream) - 1 == sum(len(window.tokens) - 1 for window in windows)
     assert [int(token) for window in windows for token in window.tokens[1:]] == stream[1:]
-
-
-# ---- grammar
-
-
-def walk(grammar: MusicGrammar, seed: int, prompt: list[int], hurry: float = 0.5) -> list[int]:
-    """Tokens drawn from what a grammar allows, up to `<eos>`."""
-    random = np.random.default_rng(seed)
-    state, tokens = grammar.start(prompt), []
-    while True:
-        allowed = np.flatnonzero(grammar.allowed(state).numpy())
-        assert len(allowed), "nothing may follow"
-        shifts = allowed[(allowed >= TABLE.shift.start) & (allowed < TABLE.velocity.start)]
-        choice = shifts if len(shifts) and random.random() < hurry else allowed
-        token = int(random.choice(choice))
-        if token == grammar.format.eos:
-            return tokens
-        tokens.append(token)
-        state = grammar.advance(state, token)
-
-
-@pytest.mark.parametrize("pedal", [False, True])
-@pytest.mark.parametrize("seed", range(12))
-def test_grammar_writes_what_the_encoder_would(pedal: bool, seed: int) -> None:
-    """Any walk is the encoding of a performance of exactly the length asked for, with an end for every note."""
-    format = Format(pedal=pedal)
-    limit = int(np.random.default_rng(seed).integers(1, 3000))
-    tokens = walk(MusicGrammar(format, limit=limit), seed, [format.special("<bos>")])
-    performance = format.performance(tokens)
-    assert round(performance.duration * RATE) == limit
-    assert format.events(performance) == tokens
-    on, off = (sum(token in kind.ids for token in tokens) for kind in (TABLE.on, TABLE.off))
-    assert on == off == len(performance)
-    assert performance.pitch.min() >= LOWEST and performance.pitch.max() <= HIGHEST
-    assert not performance.pedal or not performance.pedal[-1].down
-
-
-def test_grammar_bounds_silence_and_notes() -> None:
-    """A walk that always waits as long as it may neither falls silent nor holds a key for ever."""
-    performance = FORMAT.performance(walk(MusicGrammar(FORMAT, limit=12000), 1, [FORMAT.special("<bos>")], hurry=1.0))
-    longest = (performance.end - performance.start).max()
-    assert longest * RATE <= LONGEST_NOTE + 100
-    sounding = [((performance.start <= time) & (performance.end > time)).sum() for time in performance.start]
-    assert max(sounding) <= CROWD
-    reached = np.maximum.accumulate(performance.end)[:-1]
-    assert (performance.start[1:] - reached).max() * RATE <= LONGEST_SILENCE
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_grammar_keeps_a_melody(seed: int) -> None:
-    """Every note of a melody is struck and ended when the melody does, whatever is drawn around it."""
-    melody = piece(25, seed, pace=0.4)
-    limit = int(steps(np.array(melody.duration)))
-    tokens = walk(MusicGrammar(FORMAT, limit=limit, melody=melody), seed, [FORMAT.special("<bos>")])
-    performance = FORMAT.performance(tokens)
-    struck = {(note.pitch, round(note.start * RATE), round(note.end * RATE)) for note in performance.notes}
-    assert {(note.pitch, round(note.start * RATE), round(note.end * RATE)) for note in melody.notes} <= struck
-    assert len(performance) > len(melody) and round(performance.duration * RATE) == limit
-
-
-def test_end_can_be_drawn() -> None:
-    """Where a piece may end before the limit, `<eos>` is allowed once nothing sounds, and not before."""
-    grammar = MusicGrammar(FORMAT, limit=5000, may_end=True)
-    sounding = grammar.start([FORMAT.special("<bos>"), TABLE.velocity.id(9), 60, TABLE.shift.id(10)])
-    assert not grammar.allowed(sounding)[FORMAT.eos]
-    assert grammar.allowed(grammar.advance(sounding, 128 + 60))[FORMAT.eos]
-    exact = MusicGrammar(FORMAT, limit=5000)
-    assert not exact.allowed(exact.advance(sounding, 128 + 60))[FORMAT.eos]
-    silent = grammar.start([FORMAT.special("<bos>"), TABLE.shift.id(10)])
-    assert not grammar.allowed(silent)[FORMAT.eos], "a piece without a note is none"
 
 
 # ---- the pipeline
@@ -319,6 +251,7 @@ def test_what_is_given_or_made_can_be_moved(player: Player) -> None:
 
 def test_density(player: Player) -> None:
     """A higher density plays more notes in the same time."""
+    assert player.bounds.denser(2.0).strokes == tuple((2 * free, 2 * most) for free, most in player.bounds.strokes)
     few, many = (np.mean([len(take) for take in player.takes(4, seconds=1, density=d)]) for d in (0.05, 20))
     assert few < many
 
@@ -348,6 +281,7 @@ def test_a_piece_may_end_by_itself(player: Player, tempo: float) -> None:
         ({"melody": piece(3), "primer": piece(3)}, "takes no primer"),
         ({"top_k": -1}, "top_k is -1"),
         ({"warmth": 3}, "unknown setting 'warmth'"),
+        ({"secods": 3}, "unknown setting 'secods'; did you mean 'seconds'"),
     ],
 )
 def test_impossible_wishes(player: Player, options: dict[str, object], message: str) -> None:
@@ -362,6 +296,27 @@ def test_empty_primer(player: Player) -> None:
         player(primer=Performance.of([]))
     with pytest.raises(DataError, match="range"):
         player(primer=piece(3), transpose=100)
+
+
+def test_a_file_name_is_no_primer(player: Player) -> None:
+    """It ended in a traceback: 'str' object has no attribute 'transposed'."""
+    wrong: Any = "mine.mid"
+    with pytest.raises(DataError, match=r"the primer must be a Performance, such as .*, not str"):
+        player(primer=wrong)
+    with pytest.raises(DataError, match="the performance must be a Performance"):
+        player.refill(wrong, 1, 2)
+
+
+def test_a_result_is_one_line_and_plain_values(player: Player) -> None:
+    """A performance printed as an object and had no plain values, unlike the results of other pipelines."""
+    take = player(seconds=1, seed=2)
+    assert isinstance(take, Take) and isinstance(take, Result) and isinstance(take, Performance)
+    assert str(take) == f"{len(take)} notes, 1.00 seconds" and repr(take) == f"<Take of {take}>"
+    plain = take.to_dict()
+    assert json.loads(json.dumps(plain)) == plain and plain["seconds"] == take.duration and plain["pedal"] == []
+    assert Performance.of(Note(**note) for note in plain["notes"]) == take
+    results = [*player.takes(2, seconds=1, seed=2), *player.refill(piece(20), 1, 2, count=2)]
+    assert [type(one) for one in results] == [Take] * 4 and results[0] == take
 
 
 def test_gaps_that_are_none(player: Player) -> None:

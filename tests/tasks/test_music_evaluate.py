@@ -11,17 +11,25 @@ import numpy as np
 import pytest
 import torch
 
+from suite.checkpoint import Model
 from suite.data.performance import Performance
 from suite.data.recordings import read_recordings, split_by_piece
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
+from suite.evaluation import Report
 from suite.model import ModelConfig, Transformer
 from suite.tasks.music import pipeline
-from suite.tasks.music.evaluate import _unigram_samples, evaluate, lines
+from suite.tasks.music.evaluate import evaluate as evaluate_with
 from suite.tasks.music.format import Format
+from suite.tasks.music.options import MusicEvalOptions
+from suite.tasks.music.samples import _unigram_samples
 
 FORMAT = Format()
 UNITS = ("token", "note", "second")
+
+
+def evaluate(model: Model, data: Sequence[str], progress: Any = None, **options: Any) -> Report:
+    """The report with these fields of the options."""
+    return evaluate_with(model, data, MusicEvalOptions(**options), progress=progress)
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +105,7 @@ def test_windows_and_strides(model: Model, tmp_path: Path) -> None:
     data = several(tmp_path / "music", 2)
 
     def nats(**options: int) -> float:
-        value: float = evaluate(model, data, **options)["results"]["model"]["nats_per_token"]  # type: ignore[arg-type]
+        value: float = evaluate(model, data, **options)["results"]["model"]["nats_per_token"]
         return value
 
     whole = nats(length=1000)
@@ -106,16 +114,19 @@ def test_windows_and_strides(model: Model, tmp_path: Path) -> None:
     assert evaluate(model, data)["length"] == 64 and evaluate(model, data)["stride"] == 32
 
 
-def test_the_report_is_json_and_says_the_same_in_lines(model: Model, tmp_path: Path) -> None:
+def test_the_report_is_json_and_says_the_same_in_tables(model: Model, tmp_path: Path) -> None:
     found = evaluate(model, several(tmp_path / "music"))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.to_dict()
     assert list(found["results"]) == ["model", "uniform", "unigram", "bigram", "trigram"]
     assert found["results"]["uniform"]["nats_per_token"] == pytest.approx(math.log(FORMAT.vocab_size))
     low, high = found["results"]["model"]["interval"]
     assert low < found["results"]["model"]["nats_per_token"] < high
     assert found["samples"] is None
-    shown = "\n".join(lines(found))
-    assert f"{found['results']['trigram']['nats_per_second']:.3f}" in shown and "tiny" in shown
+    for shown in (str(found), found.markdown()):
+        assert f"{found['results']['trigram']['nats_per_second']:.3f}" in shown and "tiny" in shown
+        assert f"[{low:.3f}, {high:.3f}]" in shown
+    assert found.notes[0].startswith("6 recordings of 6 pieces, ")
+    assert "- windows of 64 tokens every 32\n" in found.markdown()
 
 
 # ---- n-grams
@@ -197,8 +208,7 @@ def test_held_out_pieces_alone_are_evaluated_and_never_counted(model: Model, tmp
     assert evaluate(model, data, train=data, held_out=0.3)["results"] == found["results"], (
         "it counted on held-out music"
     )
-    with pytest.raises(DataError, match="12 recordings given, but none is held out"):
-        evaluate(model, data, held_out=1e-9)
+    assert evaluate(model, data, held_out=1e-9)["recordings"] == 1, "however small the share, training holds one out"
 
 
 def test_a_collections_own_split(model: Model, tmp_path: Path) -> None:
@@ -211,6 +221,32 @@ def test_a_collections_own_split(model: Model, tmp_path: Path) -> None:
     found = evaluate(model, data, part="held-out")
     assert found["recordings"] == 2 and found["notes"] == len(piece(1)) + len(piece(4))
     assert evaluate(model, data)["recordings"] == 5
+
+
+def test_takes_of_every_kind_stand_beside_the_recordings(model: Model, tmp_path: Path) -> None:
+    """Density, keys and lengths are those of the passages that the recordings have there, counted by hand."""
+    data = several(tmp_path / "music", 3)
+    found = evaluate(model, data, takes=2, seconds=1.0, seed=3)
+    rows = {(row["kind"], row["of"]): row for row in found["textures"]}
+    kinds = ["alone", "after a primer", "under a melody", "in a gap"]
+    assert list(rows) == [*((kind, of) for kind in kinds for of in ("model", "recordings")), ("plain melody", "model")]
+    music = [one.performance for one in read_recordings(data, tmp_path / "cache").recordings]
+    passages = []
+    for place in (0, 2):
+        start = round((music[place].duration - 1) / 2, 2)
+        passages.append(music[place].between(start, start + 1))
+    lengths = np.concatenate([one.end - one.start for one in passages])
+    for kind in kinds:
+        row = rows[kind, "recordings"]
+        assert row["notes_per_second"] == pytest.approx(np.mean([len(one) for one in passages]), abs=1.01)
+        assert row["interval"][0] <= row["notes_per_second"] <= row["interval"][1]
+    assert rows["alone", "recordings"]["lengths"][-1] == pytest.approx(lengths.max(), abs=0.011)
+    assert json.loads(json.dumps(found["textures"], allow_nan=False)) == found["textures"]
+    assert "passages of 1 s, 2 of each kind" in str(found).splitlines()
+    again = evaluate(model, data, takes=2, seconds=1.0, seed=3)
+    assert again["textures"] == found["textures"]
+    with pytest.raises(DataError, match="has 300 seconds"):
+        evaluate(model, data, takes=1, seconds=100.0)
 
 
 def test_a_limit_takes_recordings_from_everywhere(model: Model, tmp_path: Path) -> None:
@@ -268,7 +304,7 @@ def test_a_model_that_plays_its_training_is_found_out(
     assert (longest["name"], longest["transposed"]) == ("t2.mid", 2)
     assert longest["notes"] > 0.8 * len(stolen) > 2 * found["copies"]["reference"]["longest"]["notes"]
     assert found["copies"]["model"]["median_notes"] < longest["notes"]
-    shown = "\n".join(lines(full))
+    shown = str(full)
     assert "t2.mid at 10." in shown and "inter-onset interval" in shown
 
 
@@ -282,7 +318,7 @@ def test_without_training_music_no_copies_are_sought(
     found = full["samples"]
     assert found["copies"] is None
     assert list(found["likeness"]["pitch"]) == ["model", "unigram"]
-    assert lines(full)
+    assert len(full.tables) == 2 and str(full)
 
 
 def test_the_excerpts_are_other_pieces_than_the_yardstick(

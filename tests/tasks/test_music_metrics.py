@@ -11,12 +11,12 @@ from suite.data.recordings import Recording
 from suite.tasks.music.metrics import (
     FEATURES,
     MILLISECONDS,
-    bootstrap,
     density,
     divergence,
     evenly,
     excerpts,
     first_half,
+    interval_of_mean,
     likeness,
     longest_copies,
     overlap,
@@ -223,19 +223,19 @@ def test_the_interval_is_that_of_a_proportion() -> None:
     """Of 100 pieces with nothing or one: 1.96 standard errors about a half; of fewer pieces, a wider one."""
     totals, counts = np.tile([0.0, 1.0], 50), np.ones(100, dtype=np.int64)
     names = [str(number) for number in range(100)]
-    interval = bootstrap(totals, counts, names)
+    interval = interval_of_mean(totals, counts, names)
     assert interval == pytest.approx([0.5 - 0.098, 0.5 + 0.098], abs=0.015)
-    assert interval == bootstrap(totals, counts, names), "not the same each time"
+    assert interval == interval_of_mean(totals, counts, names), "not the same each time"
     # 25 pieces, each in four recordings that are all alike
-    interval = bootstrap(np.repeat([0.0, 1.0], [48, 52]), counts, np.repeat(names[:25], 4).tolist())
+    interval = interval_of_mean(np.repeat([0.0, 1.0], [48, 52]), counts, np.repeat(names[:25], 4).tolist())
     assert interval == pytest.approx([0.52 - 0.196, 0.52 + 0.196], abs=0.03)
-    assert bootstrap(totals, counts, ["one"] * 100) is None
+    assert interval_of_mean(totals, counts, ["one"] * 100) is None
 
 
 def test_the_interval_weighs_pieces_by_their_length() -> None:
     """The mean of means is another figure than the mean over all tokens."""
     counts = np.repeat([100, 1], [10, 90])
     totals = counts * np.repeat([2.0, 5.0], [10, 90])
-    interval = bootstrap(totals, counts, [str(number) for number in range(100)])
+    interval = interval_of_mean(totals, counts, [str(number) for number in range(100)])
     assert interval is not None
     assert interval[0] < totals.sum() / counts.sum() < interval[1] < 3 < (totals / counts).mean()

@@ -2,7 +2,9 @@
 
 import json
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +19,12 @@ from suite.data.tables import Notes
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
 from suite.task import find_task
-from suite.tasks.summarize.format import Format
-from suite.tasks.summarize.pipeline import Extractor, Style, Summarizer, written
+from suite.task.kit.prepare import spread
+from suite.tasks.summarize.extract import Extractor
+from suite.tasks.summarize.format import ArticleFormat
+from suite.tasks.summarize.options import Style
+from suite.tasks.summarize.pipeline import Summarizer
+from suite.tasks.summarize.prepare import fit_ranker, fitted, hold_out
 from suite.tasks.summarize.select import (
     FEATURES,
     REDUNDANCY,
@@ -30,7 +36,7 @@ from suite.tasks.summarize.select import (
     usefulness,
     words_of,
 )
-from suite.tasks.summarize.task import fit_ranker, fitted, spread
+from suite.tasks.summarize.summary import Summary, written
 from suite.text.tokenizer import Tokenizer
 from suite.training.recipe import Recipe
 
@@ -154,7 +160,7 @@ def test_what_is_not_compared_again_was_not_the_best(seed: int) -> None:
 
 def test_prompt() -> None:
     """Title, selected sentences with a paragraph a line, and separators; a body never exceeds its room."""
-    format = Format(tokenizer=TOKENIZER, source_tokens=80, title_tokens=4)
+    format = ArticleFormat(tokenizer=TOKENIZER, source_tokens=80, title_tokens=4)
     sentences = sentences_of(ARTICLE)
     chosen = format.select(sentences, np.arange(len(sentences), 0, -1.0))
     prompt = format.prompt(ARTICLE, [sentences[place] for place in chosen])
@@ -167,7 +173,7 @@ def test_prompt() -> None:
 def test_a_tokenizer_without_separators_is_refused() -> None:
     """GPT-2's tokens cannot part a body from its lead; the message names the one that is missing."""
     with pytest.raises(CheckpointError, match="<bos>"):
-        Format(tokenizer=Tokenizer.bytes(), source_tokens=10)
+        ArticleFormat(tokenizer=Tokenizer.bytes(), source_tokens=10)
 
 
 def test_leads_are_cut_at_a_sentence() -> None:
@@ -286,7 +292,8 @@ def test_written_summaries(summarizer: Summarizer, style: str) -> None:
 def test_sources_and_doubts_of_what_was_written() -> None:
     """A written sentence points at the sentence it shares most with, and a number from nowhere is named."""
     text = "The violin has four strings. It was made in 1555. And a cut"
-    found = written(ARTICLE, sentences_of(ARTICLE), text, False, "write", None, None, 7)
+    limits = {"max_words": None, "sentences": None}
+    found = written(ARTICLE, sentences_of(ARTICLE), text, finished=False, style="write", read=7, **limits)
     assert [one.text for one in found.sentences] == ["The violin has four strings.", "It was made in 1555."]
     first, second = found.sentences
     assert ARTICLE.body[first.start : first.end] == first.text and first.share == 1
@@ -339,10 +346,49 @@ def test_progress(summarizer: Summarizer, style: Style, stages: list[str]) -> No
     assert ("ranking sentences", 7, 7) in heard
 
 
-def test_several_articles_at_once(summarizer: Summarizer) -> None:
-    """A list gives a list, each as if it came alone."""
+@pytest.mark.parametrize("given", [list, tuple, iter, np.array])
+def test_several_articles_at_once(summarizer: Summarizer, given: Callable[[list[str]], Any]) -> None:
+    """A sequence of any kind gives a list, each as if it came alone."""
     texts = ["One is. Two is. Three is.", "Four was. Five was."]
-    assert summarizer(texts, sentences=1) == [summarizer(text, sentences=1) for text in texts]
+    assert summarizer(given(texts), sentences=1) == [summarizer(text, sentences=1) for text in texts]
+
+
+def test_one_gives_one_and_several_give_a_list(summarizer: Summarizer) -> None:
+    """An article among several was taken as well as a text; numpy's strings, and none at all, had not been tried."""
+    text = "One is. Two is."
+    [first, second] = summarizer([ARTICLE, text], sentences=1)
+    assert first == summarizer(ARTICLE, sentences=1) and second == summarizer(np.str_(text), sentences=1)
+    assert summarizer([]) == [] and summarizer(one for one in [ARTICLE]) == [summarizer(ARTICLE)]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (None, "not NoneType"),
+        (5, "not int"),
+        (b"One is.", "not bytes"),
+        ({"text": "One is."}, "not dict"),
+        ({"One is."}, "not set"),
+        ([None], "text 0 is NoneType, not a string or an Article"),
+        (["One is.", 5], "text 1 is int"),
+        (["One is.", " \n"], "text 1: no text"),
+    ],
+)
+def test_what_is_no_article_is_refused_in_one_line(summarizer: Summarizer, given: Any, message: str) -> None:
+    """`None` was a TypeError's traceback, and a dict was summarised by its keys."""
+    with pytest.raises(DataError, match=message) as caught:
+        summarizer(given)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_summary_prints_as_its_text_and_turns_into_plain_values(summarizer: Summarizer) -> None:
+    """`print(summary)` showed the dataclass."""
+    found: Summary = summarizer(ARTICLE, sentences=1)
+    assert str(found) == found.text
+    values = found.to_dict()
+    assert json.loads(json.dumps(values)) == values and values["warnings"] == []
+    [sentence] = values["sentences"]
+    assert sentence == {"text": found.text, "start": 0, "end": len(found.text), "share": 1.0}
 
 
 def test_likelihoods_in_another_type(summarizer: Summarizer) -> None:
@@ -364,4 +410,41 @@ def test_articles_too_short_to_weigh_on_are_told_of_before_training(tmp_path: Pa
     lines = [f"data.train=['{tmp_path / 'a.jsonl'}']", f"data.valid=['{tmp_path / 'v.jsonl'}']"]
     recipe = Recipe.load(find_task("summarize").default_recipe(), [*lines, "summarize.weigh_on=1"])
     with pytest.raises(DataError, match="weigh_on"):
+        find_task("summarize").prepare(recipe, tmp_path)
+
+
+@pytest.mark.parametrize("count", [2, 3, 10])
+@pytest.mark.parametrize("share", [1e-9, 0.05, 0.34, 0.5, 0.7, 0.9, 0.999])
+def test_one_article_is_held_out_and_never_all(count: int, share: float) -> None:
+    """A share above two thirds held out every article."""
+    articles = [Article(title=str(number), lead="", sections=()) for number in range(count)]
+    train, valid = hold_out(articles, share)
+    assert train and valid and sorted(one.title for one in (*train, *valid)) == sorted(one.title for one in articles)
+    hundred = [Article(title=str(number), lead="", sections=()) for number in range(100)]
+    assert len(hold_out(hundred, 0.05)[1]) == 5 and len(hold_out(hundred, 0.9)[1]) == 90
+
+
+def test_the_article_held_out_is_one_with_a_body(tmp_path: Path) -> None:
+    """The first of few articles was held out even where its body was too short, so nothing was left to validate on."""
+    whole = {"title": "Violin", "lead": ARTICLE.lead, "body": "\n".join(BODY)}
+    short = {**whole, "title": "Short", "body": "One sentence."}
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps(one) for one in (short, whole, whole)))
+    recipe = Recipe.load(find_task("summarize").default_recipe(), [f"data.train=['{tmp_path / 'a.jsonl'}']"])
+    data = find_task("summarize").prepare(recipe, tmp_path)
+    assert len(data.valid) == 1 and "1 article for training, 1 for validation" in data.notes[-1]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("tokenizer.kind=bytes", "reads no tokenizer.kind; did you mean"),
+        ("summarize.window=3", "reads no summarize.window"),
+        ("data.lead=summary", "reads no data.lead"),
+        ("data.valid_limit=-1", "data.valid_limit is -1"),
+    ],
+)
+def test_no_setting_is_ignored(tmp_path: Path, setting: str, message: str) -> None:
+    """`--set tokenizer.kind=bytes` was taken, and did nothing."""
+    recipe = Recipe.load(find_task("summarize").default_recipe(), ["data.train=['a.jsonl']", setting])
+    with pytest.raises(ConfigError, match=message):
         find_task("summarize").prepare(recipe, tmp_path)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import suite
 from suite.cli import options as shared
 from suite.cli.main import main
 from suite.data.articles import Article, Section
@@ -191,11 +192,14 @@ def test_train_and_evaluate(articles: str, tmp_path: Path, capsys: pytest.Captur
     assert found["systems"]["oracle"]["rouge"]["ROUGE-2"]["mean"] == pytest.approx(1.0, abs=0.05)
     assert found["systems"]["lead-3"]["rouge"]["ROUGE-2"]["mean"] > 0.7
     assert found["systems"]["extract"]["unsupported"] == 0 and found["systems"]["extract"]["novel"] == 0
-    assert set(found["perplexity"]) == {"own body", "another body", "no body"}
-    assert (
-        main(["eval", "summarize", articles, "--model", out, "--words", "0", "--limit", "2", "--style", "extract"]) == 0
-    )
-    assert "first of each paragraph" in capsys.readouterr().out
+    assert set(found["nats_per_token"]) == {"own body", "another body", "no body"}
+    words = ["eval", "summarize", articles, "--model", out, "--words", "0", "--limit", "2", "--style", "extract"]
+    assert main(words) == 0
+    text = capsys.readouterr().out
+    assert "first of each paragraph" in text and "2 articles, each summarised in as many words as its lead" in text
+    assert "after another body" in text and "nats per token of the lead" in text
+    assert main([*words, "--markdown"]) == 0
+    assert "| extract |" in capsys.readouterr().out
 
 
 def test_intervals_and_shares() -> None:
@@ -216,7 +220,79 @@ def test_figures_of_a_copy() -> None:
 
 def test_articles_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No data, and records without a text and its summary, are told in one line."""
-    assert "no training articles" in refused(capsys, "train", "summarize", "--out", str(tmp_path / "run"))
+    assert "no training data" in refused(capsys, "train", "summarize", "--out", str(tmp_path / "run"))
     path = tmp_path / "odd.jsonl"
     path.write_text('{"colour": "red"}\n')
     assert "odd.jsonl" in refused(capsys, "eval", "summarize", str(path))
+
+
+# ---- bulk work
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Path:
+    """Four JSON objects, one of them with nothing to summarise."""
+    texts = [TEXT, "Bees make honey. They live in hives.\n\nFlowers feed them.", "* * *", "One sentence alone."]
+    path = tmp_path / "articles.jsonl"
+    path.write_text("".join(json.dumps({"id": number, "body": text}) + "\n" for number, text in enumerate(texts)))
+    return path
+
+
+def bulk(capsys: pytest.CaptureFixture[str], source: Path, output: Path, *words: str) -> str:
+    return run(capsys, "--input", str(source), "--output", str(output), *words)[1]
+
+
+def test_a_file_of_texts_gets_a_column(records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every record keeps its fields and order, and a text without words has no summary, and stops nothing."""
+    output = records.with_name("out.jsonl")
+    err = bulk(capsys, records, output, "--column", "body", "--sentences", "1")
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    given = [json.loads(line) for line in records.read_text().splitlines()]
+    assert [{key: line[key] for key in ("id", "body")} for line in lines] == given
+    summarize = suite.pipeline("summarize")
+    expected = [None if line["id"] == 2 else summarize(line["body"], sentences=1).text for line in given]
+    assert [line["summary"] for line in lines] == expected
+    assert [line["summary_warnings"] for line in lines] == [[], [], None, []]
+    assert "4 records" in err
+
+
+def test_a_table_gets_one_column_and_the_options_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Warnings are for JSON objects; a summary of two sentences is longer than one of three words."""
+    source = tmp_path / "a.csv"
+    source.write_text('id,text\n1,"Bees make honey. They live in hives."\n')
+    for name, words in (("long", ("--sentences", "2")), ("short", ("--max-words", "4"))):
+        bulk(capsys, source, tmp_path / f"{name}.csv", *words)
+    rows = {name: (tmp_path / f"{name}.csv").read_text().splitlines() for name in ("long", "short")}
+    assert rows["long"] == [
+        "id,text,summary",
+        '1,"Bees make honey. They live in hives.",Bees make honey. They live in hives.',
+    ]
+    assert len(rows["short"][1].rpartition(",")[2].split()) <= 4
+
+
+def test_the_style_counts_and_its_warnings_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a written summary has from nowhere is told record by record; that it is experimental, once."""
+    made_up = Generated(tokens=(), text="It was made in 1555.", logprobs=(), top=(), finish="stop")
+    monkeypatch.setattr(pipeline, "generate", lambda *arguments, **options: [made_up])
+    source, output = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    source.write_text('{"text": "Bees make honey."}\n' * 2)
+    err = bulk(capsys, source, output, "--style", "write")
+    assert err.count("experimental") == 1
+    for line in output.read_text().splitlines():
+        expected = ["the number '1555' is not in the article"]
+        assert json.loads(line) == {
+            "text": "Bees make honey.",
+            "summary": "It was made in 1555.",
+            "summary_warnings": expected,
+        }
+
+
+def test_what_does_not_go_with_a_file_of_texts(file: str, records: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each would have been ignored without a word."""
+    words = ("run", "summarize", "--input", str(records))
+    assert "no other input" in refused(capsys, *words, file)
+    assert "do not go with --input" in refused(capsys, *words, "--title", "Bees")
+    assert "do not go with --input" in refused(capsys, *words, "--show-source")
+    assert "go with --input" in refused(capsys, "run", "summarize", file, "--output", "out.jsonl")

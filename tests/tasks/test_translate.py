@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from suite import load
+from suite.checkpoint import Model
 from suite.cli.main import main
 from suite.data.parallel import Corpus, Pair
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
 from suite.model import ModelConfig, Transformer
 from suite.task import TrainingData, find_task
 from suite.tasks.translate.evaluate import evaluate, multi30k_tokens, nearest
@@ -161,6 +161,18 @@ def test_nothing_held_out_is_learnt_from() -> None:
     assert beside > 0 and f"{beside} more pairs sharing a sentence" in note
     with pytest.raises(DataError, match="too few"):
         hold_out([Sentences(corpus=corpus, pairs=texts[:1], note="")], 0.1, seed=1)
+
+
+@pytest.mark.parametrize("share", [1e-9, 0.5, 0.99])
+@pytest.mark.parametrize("seed", range(4))
+def test_one_pair_is_held_out_and_never_all(share: float, seed: int) -> None:
+    """Two pairs and a share of 0.99 left nothing to learn from; neither did a draw that shared sentences with all."""
+    corpus = Corpus(source="en", target="de", name="x")
+    for texts in ([("a", "1"), ("b", "2")], [("a", "1"), ("a", "2"), ("b", "2")]):
+        pairs = [Pair(source, target, n) for n, (source, target) in enumerate(texts)]
+        [train], [valid], _ = hold_out([Sentences(corpus=corpus, pairs=pairs, note="")], share, seed=seed)
+        assert train.pairs and valid.pairs
+        assert not {pair.source for pair in train.pairs} & {pair.source for pair in valid.pairs}
 
 
 def test_concatenated_pairs_stay_in_step() -> None:

@@ -335,7 +335,7 @@ def test_a_run_does_not_go_on_with_another(
 @pytest.mark.parametrize(
     ("name", "content", "more", "part"),
     [
-        ("a.txt", b"ab\ncaf\xe9", [], "a.txt: not UTF-8, byte 0xe9 at offset 6"),
+        ("a.txt", b"ab\ncaf\xe9", [], "a.txt, line 2: not UTF-8, byte 0xe9 at offset 6"),
         ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: no column 2, only 1: '2'"),
         ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; available: id, x"),
         ("a.tsv", b"", ["--column", "0"], "no column '0'"),
@@ -344,7 +344,7 @@ def test_a_run_does_not_go_on_with_another(
         ("a.jsonl", b'{"text": "a", "translation": "b"}\n', [], "line 1: there is already a field 'translation'"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', [], "a.jsonl, line 1: half of a surrogate pair"),
         ("a.jsonl", b"{\n", [], "line 1: not JSON"),
-        ("a.csv", b'x,y\n"a,b,c\n', [], "a.csv:2: not CSV (unexpected end of data)"),
+        ("a.csv", b'x,y\n"a,b,c\n', [], "a.csv, line 2: not CSV (unexpected end of data)"),
         ("a.csv", b"x,y\na, b, c\n", ["--column", "y"], "a.csv, line 2: 3 cells, but the first row has 2"),
         ("a.json", b"[]", [], "a.json: .json files are not supported; use a table (.tsv, .tab, .csv)"),
         ("a.tsv", b"a\n", ["--field", "x"], "use --column for a table"),

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from suite import load, pipeline
+from suite.checkpoint import Model
 from suite.data.language import language_probabilities, same_language
 from suite.data.sentences import replace_spans
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.hub import Model
 from suite.tasks.translate import pipeline as module
 from suite.tasks.translate.align import find_words, plot
 from suite.tasks.translate.checks import concerns, has_words, loop
@@ -226,7 +226,7 @@ def test_what_is_conspicuous_is_told() -> None:
         '"He is here," is repeated 3 times in a row'
     ]
     assert concerns("Nein, nein, nein!", "No, no, no!", None) == [], "so does the source"
-    assert concerns("x", "haaaaaaaaaaa", None) == ['"a" stands 11 times in a row']
+    assert concerns("x", "haaaaaaaaaaa", None) == ['"a" is repeated 11 times in a row']
     assert concerns("Um 1.500 Euro im Jahr 1984", "For 1,500 euros", None) == ["1984 is missing"]
     assert concerns("Siehe www.example.org.", "See there.", None) == ["www.example.org. is missing"]
     assert concerns("Um 12 Uhr", "At noon", None) == []

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from suite.data.packed import open_packed
+from suite.data.packed import SUFFIXES, unpack
+from suite.data.record_files import decode_lines
+from suite.data.sources import File, find
 from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
 from suite.task.kit.bulk_rows import Kind, Row, Rows, header, kind_of, read_rows, written_row
@@ -41,6 +43,8 @@ class BulkFormat:
             values are null, and its line is empty).
         rows, characters: answered together, and lost when a run is killed. Tasks that answer quickly want many, so that
             texts of similar length are found among them.
+        flat: whether, in the cells of a .tsv file, spaces stand for tabs and line ends, which do not fit there; else
+            such a value is an error.
     """
 
     columns: Sequence[str] = ("result",)
@@ -50,27 +54,23 @@ class BulkFormat:
     empty: Callable[[str], Any] | None = None
     rows: int = ROWS
     characters: int = CHARACTERS
+    flat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Input:
     """The file that is read, and its columns."""
 
-    path: Path
+    file: File
     kind: Kind
     column: str | None
     second: str | None
 
     @contextmanager
     def rows(self) -> Iterator[Rows]:
-        import gzip
-        import zlib
-
-        with open_packed(self.path) as stream:
-            try:
-                yield read_rows(_decoded(stream, str(self.path)), str(self.path), self.kind, self.column, self.second)
-            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-                raise DataError(f"{self.path}: damaged ({error})") from None
+        name = self.file.name
+        with self.file.open() as stream:
+            yield read_rows(decode_lines(stream, name, keep_mark=True), name, self.kind, self.column, self.second)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,12 +128,10 @@ def process(
         raise ConfigError(f"{output}: records do not fit lines of text; name a .csv, .tsv or .jsonl file")
     if kind == "jsonl" and written != "jsonl":
         raise ConfigError(f"{output}: JSON objects need not have the same fields; name a .jsonl file")
-    if (source != STANDARD_INPUT and stat.S_ISFIFO(source.stat().st_mode)) or source.is_dir():
-        raise DataError(f"{source}: bulk work reads a regular file; pipe it in with --input -")
     work = _Work(answer, form, written, progress, seen)
     if source == STANDARD_INPUT:
         return _stream(work, output, column or second)
-    given = _Input(path=source, kind=kind, column=column, second=second)
+    given = _Input(file=_one_file(source), kind=kind, column=column, second=second)
     survey = _survey(given, written, form.columns)
     if output is None:
         with given.rows() as rows:
@@ -149,6 +147,20 @@ def process(
 
 
 # ---- one pass before
+
+
+def _one_file(source: Path) -> File:
+    """The file of this name, which may be a member of a zip file.
+
+    Raises:
+        DataError: it is not there, or is a folder, a pipe or a device.
+    """
+    files = find(source)
+    if files is None:
+        raise DataError(f"{source}: no such file")
+    if len(files) != 1 or files[0].inside:
+        raise DataError(f"{source}: a folder or several files, but bulk work reads a single file")
+    return files[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +186,7 @@ def _survey(given: _Input, written: Kind, columns: Sequence[str]) -> _Survey:
         keys.update(rows.names or ())
         if written == "jsonl" and rows.names is not None and len(set(rows.names)) < len(rows.names):
             twice = next(name for name in rows.names if rows.names.count(name) > 1)
-            raise DataError(f"{given.path}: two columns of the name {twice!r}, of which a JSON object holds one")
+            raise DataError(f"{given.file.name}: two columns of the name {twice!r}, of which a JSON object holds one")
         for row in rows.rows:
             digest.update((row.raw + row.end).encode())
             records += 1
@@ -182,19 +194,10 @@ def _survey(given: _Input, written: Kind, columns: Sequence[str]) -> _Survey:
                 keys.update(row.cells)
     taken = any(name in keys for name in columns)
     if taken and (again := [name for name in columns if f"predicted_{name}" in keys]):
-        raise DataError(f"{given.path}: there is a column 'predicted_{again[0]}' already; rename it or take it out")
+        raise DataError(
+            f"{given.file.name}: there is a column 'predicted_{again[0]}' already; rename it or take it out"
+        )
     return _Survey(records=records, digest=digest.hexdigest(), taken=taken)
-
-
-def _decoded(stream: Any, name: str) -> Iterator[str]:
-    for number, line in enumerate(stream, 1):
-        try:
-            yield line.decode()
-        except UnicodeDecodeError as error:
-            byte = line[error.start]
-            raise DataError(
-                f"{name}, line {number}: not UTF-8, byte {byte:#04x} at {error.start}; convert it"
-            ) from None
 
 
 # ---- answering and writing
@@ -235,6 +238,8 @@ class _Work:
                 lines.append(("" if result is None else self.form.line(row.text, result)) + row.end)
                 continue
             values = [None] * len(self.names) if result is None else self.form.values(result)[: len(self.names)]
+            if self.form.flat and self.written == "tsv":
+                values = [" ".join(re.split(r"[\t\r\n]+", one)) if isinstance(one, str) else one for one in values]
             lines.append(written_row(rows, row, self.names, values, self.written))
         self.progress(len(chunk))
         return "".join(lines)
@@ -242,7 +247,9 @@ class _Work:
 
 def _stream(work: _Work, output: Path | None, column: str | None) -> Done:
     """Standard input, a line a text, answered as it comes; nothing to go on with later."""
-    rows = read_rows(_decoded(sys.stdin.buffer, "standard input"), "standard input", "txt", column)
+    name = "standard input"
+    stream = unpack(sys.stdin.buffer, name, close=False)
+    rows = read_rows(decode_lines(stream, name, keep_mark=True), name, "txt", column)
     most = 1 if sys.stdin.isatty() else work.form.rows
     records = 0
 
@@ -273,7 +280,7 @@ def _write(file: IO[str], text: str) -> None:
 
 
 def _to_file(work: _Work, given: _Input, output: Path, survey: _Survey, about: dict[str, Any]) -> Done:
-    check_output(output, given.path)
+    check_output(output, Path(given.file.place) if given.file.place else None)
     place = output.resolve()  # a link stays a link
     part = place.with_name(place.name + ".part")
     journal = part.with_name(part.name + ".json")
@@ -309,7 +316,7 @@ def check_output(output: Path, source: Path | None) -> None:
     Raises:
         ConfigError: says which.
     """
-    if output.suffix in (".gz", ".bz2", ".xz", ".zst"):
+    if output.suffix in SUFFIXES:
         raise ConfigError(f"{output}: results are written as they are, not packed; leave out {output.suffix}")
     if output.is_dir():
         raise ConfigError(f"{output} is a directory; name a file to write to")

@@ -5,7 +5,6 @@ Kinds: "txt" (a text a line), "csv", "tsv" and "jsonl", told by the file's suffi
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,10 +13,11 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from suite.data.documents import check_surrogates, json_fault
 from suite.data.labelled import KNOWN
 from suite.data.packed import unpacked_suffix
-from suite.data.tables import csv_rows, has_header, tab_fields
+from suite.data.record_files import check_surrogates, parse_json
+from suite.data.separated import SAMPLE, find_delimiter, split_rows, tab_fields
+from suite.data.tables import has_header
 from suite.errors import ConfigError, DataError
 from suite.wording import count
 
@@ -32,9 +32,6 @@ KINDS: dict[str, Kind] = {
     "": "txt",
 }
 _LANGUAGE = re.compile(r"\.[a-z]{2}")  # parallel texts are told apart by their language: news.en, news.de
-_FIELD_LIMIT = 1 << 26  # characters of a field; the csv module's own limit is shorter than some texts
-_LONE = "\ud80d"  # no text of a file has it; stands for a carriage return within a field, which the csv module refuses
-_SAMPLE = 20  # rows that tell what parts cells, and whether the first row holds names
 _TEXT = "text"  # the usual name of the column
 
 
@@ -136,17 +133,11 @@ def _objects(lines: Iterable[str], name: str, column: str, second: str | None) -
         if not line.strip():  # not a record
             continue
         where = f"{name}, line {number}"
-        try:
-            record = json.loads(line, parse_constant=_no_number)
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{where}: not JSON ({json_fault(error)})") from None
+        record = parse_json(line, name, number, finite=True)  # it is written again
         if not isinstance(record, dict):
             raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
         text, other = _value(record, column, where), None if second is None else _value(record, second, where)
-        try:  # the whole object is written again, so all of it must be fit for that
-            check_surrogates(json.dumps(record, ensure_ascii=False, allow_nan=False), where)
-        except (ValueError, RecursionError) as error:  # 1e400 is read as infinity
-            raise DataError(f"{where}: cannot be written as JSON again ({error})") from None
+        check_surrogates(record, where)  # anywhere: the whole object is written again
         raw, end = parted(line)
         yield Row(where, text, raw, end, record, other)
 
@@ -160,22 +151,16 @@ def _value(record: dict[str, Any], column: str, where: str) -> str:
     return value or ""
 
 
-def _no_number(name: str) -> float:
-    """JSON has no NaN and no Infinity, though Python's reader takes them."""
-    raise json.JSONDecodeError(f"{name} is no JSON value", name, 0)
-
-
 def _table(lines: Iterator[str], name: str, kind: Kind, columns: tuple[str | None, str | None], mark: str) -> Rows:
     column, second = columns
     delimiter, head, found = "\t", mark, _tab_rows(lines, name)
     if kind == "csv":
-        sample = list(islice(lines, _SAMPLE))
-        delimiter, _ = csv_rows(sample, name)
-        skipped = re.match(r"sep=.\s*\Z", sample[0], re.IGNORECASE) is not None if sample else False
+        sample = list(islice(lines, SAMPLE))
+        delimiter, skipped = find_delimiter(sample)
         if skipped:  # Excel's way to name what parts cells
             head += sample.pop(0)
-        found = _csv_rows(chain(sample, lines), name, delimiter, 2 if skipped else 1)
-    start = list(islice(found, _SAMPLE))
+        found = _csv_rows(chain(sample, lines), name, delimiter, 1 + skipped)
+    start = list(islice(found, SAMPLE))  # tells whether the first row holds names
     if not start:
         raise DataError(f"{name}: no rows")
     by_name = any(wanted is not None and not wanted.isdecimal() for wanted in columns)
@@ -232,19 +217,11 @@ def _csv_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> It
     def watched() -> Iterator[str]:
         for line in lines:
             taken.append(line)
-            yield re.sub("\r(?!\n)", _LONE, line)
+            yield line
 
-    limit = csv.field_size_limit(_FIELD_LIMIT)
-    try:
-        for cells in csv.reader(watched(), delimiter=delimiter, strict=True):
-            yield start, "".join(taken), [cell.replace(_LONE, "\r") for cell in cells]
-            start += len(taken)
-            taken.clear()
-    except csv.Error as error:
-        hint = "quotes open and close a field, and stand twice within it"
-        raise DataError(f"{name}, line {start}: not CSV ({error}); {hint}") from None
-    finally:
-        csv.field_size_limit(limit)
+    for number, cells in split_rows(watched(), name, delimiter, start):
+        yield number, "".join(taken), cells
+        taken.clear()
 
 
 # ---- writing

@@ -40,7 +40,7 @@ class RunOptions:
         256, "Maximum number of tokens to generate.", flags=("-n", "--max-new-tokens"), metavar="N", min=1
     )
     temperature: float = setting(
-        0.0, "Sampling temperature; 0 takes the likeliest token.", metavar="T", min=0.0, shown="0"
+        0.0, "Sampling temperature; 0 always takes the most likely token.", metavar="T", min=0.0, shown="0"
     )
     seed: int = setting(0, "Random seed for sampling.", metavar="N", min=0)
 
@@ -85,18 +85,27 @@ class BulkOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """Options of every eval command.
+
+    Attributes:
+        markdown: whether the report is written as Markdown.
+    """
+
+    markdown: bool = setting(False, "Write the report as Markdown.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvalOptions:
     """Options of the default eval command.
 
     Attributes:
         train: what baselines learn from.
         limit: records; 0 for all.
-        markdown: whether the report is written as Markdown.
     """
 
     train: tuple[str, ...] = setting((), "Data that baselines learn from.", metavar="SOURCE")
     limit: int = setting(0, "Number of records to evaluate, evenly spread (0: all).", metavar="N", min=0)
-    markdown: bool = setting(False, "Write the report as Markdown.")
 
 
 def run_command(task: Task[Any, Any, Any]) -> click.Command:
@@ -195,21 +204,32 @@ def eval_command(task: Task[Any, Any, Any]) -> click.Command:
     @click.command(task.name, help=f"Measure a model on data, beside baselines: {task.summary}.")
     @click.argument("data", nargs=-1, required=True, metavar="DATA...")
     @takes(EvalOptions)
+    @takes(ReportOptions, "shown")
     @session(task.name)
-    def evaluate(data: tuple[str, ...], options: EvalOptions, session: Session) -> None:
+    def evaluate(data: tuple[str, ...], options: EvalOptions, shown: ReportOptions, session: Session) -> None:
+        check_format(session, shown.markdown)
         model = session.load()
         with session.progress(desc=task.name, unit="records") as bar:
             report = task.evaluate(model, data, train=options.train, limit=options.limit, progress=bar.update)
-        show_report(report, session, markdown=options.markdown)
+        show_report(report, session, markdown=shown.markdown)
 
     return evaluate
 
 
+def check_format(session: Session, markdown: bool) -> None:
+    """Refuse two formats at once, before there is anything to write.
+
+    Raises:
+        ConfigError: both JSON and Markdown are asked for.
+    """
+    if session.as_json and markdown:
+        raise ConfigError("--json and --markdown are two formats; choose one")
+
+
 def show_report(report: Report, session: Session, *, markdown: bool = False) -> None:
     """Write a report as text, Markdown or JSON; its notes go to standard error."""
+    check_format(session, markdown)
     if session.as_json:
-        if markdown:
-            raise ConfigError("--json and --markdown are two formats; choose one")
         session.json(report)
     elif markdown:
         write(report.markdown())

@@ -13,7 +13,7 @@ from suite.task.kit.prepare import spread
 from suite.wording import count
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint import Model
     from suite.task.contract import Task
 
 BATCH = 32

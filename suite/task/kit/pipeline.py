@@ -10,7 +10,7 @@ from suite.sampling import Sampling, generate, with_settings
 from suite.task.results import alike, several
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint import Model
     from suite.task.contract import Task
 
 GREEDY = Sampling(temperature=0.0)

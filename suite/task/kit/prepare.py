@@ -129,7 +129,7 @@ def choose_tokenizer(
         ConfigError: no context is stated, or the vocabulary lacks a special token.
         CheckpointError: the base or the file cannot be read.
     """
-    from suite.hub import vocabulary
+    from suite.checkpoint import vocabulary
 
     base, longest = vocabulary(recipe.base) if recipe.base else (None, 0)
     context = int(recipe.model.get("context", 0)) or longest

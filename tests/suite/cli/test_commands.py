@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ def test_models_lists_what_is_embedded(
 def test_models_show_needs_no_weights_for_gpt2(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("suite.hub._fetch", lambda *_: pytest.fail("it went to the network"))
+    monkeypatch.setattr("suite.checkpoint.hub._fetch", lambda *_: pytest.fail("it went to the network"))
     found = as_json(capsys, "models", "show", "gpt2")
     assert found["parameters"] == 124439808
     assert found["cache_bytes_per_token"] == {"float32": 73728, "float16": 36864}
@@ -157,7 +158,7 @@ def test_train_makes_a_model_that_runs(text: str, tmp_path: Path, capsys: pytest
     assert (found["step"], found["finished"]) == (10, True)
     assert found["best_loss"] > 0
     out = result(capsys, "run", "lm", "the", "--model", str(tmp_path / "run"), "-n", "3", "-t", "0")
-    assert out == "the" + pipeline("lm", str(tmp_path / "run"), temperature=0)("the", max_new_tokens=3)[0].text + "\n"
+    assert out == "the" + pipeline("lm", str(tmp_path / "run"), temperature=0)("the", max_new_tokens=3).text + "\n"
     assert "step 10, finished" in result(capsys, *words), "the same command again finds the run finished"
 
 
@@ -172,7 +173,7 @@ def test_train_stops_after_max_minutes_and_goes_on(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["lm"], "there is no training text"),
+        (["lm"], "there is no training data"),
         (["lm", "--set", "run.stesp=3"], "'run.steps'"),
         (["lm", "--set", "steps"], "--set 'steps'"),
         (["nowhere.toml"], "cannot read recipe nowhere.toml"),
@@ -217,11 +218,40 @@ def test_bench_leaves_out_columns_without_figures(capsys: pytest.CaptureFixture[
     ]
 
 
-def test_bench_train_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ["--layers", "1", "--width", "16", "--heads", "1", "--vocabulary", "64", "--batch", "1", "--length", "8"]
-    threads = torch.get_num_threads()
-    try:
-        found = as_json(capsys, "bench", "train", *sizes, "--repeats", "1", "--threads", "1", "--no-baseline")
-    finally:
-        torch.set_num_threads(threads)
-    assert [speed["system"] for speed in found] == ["suite float32", "suite bfloat16"]
+TRAIN = ["bench", "train", "--layers", "1", "--width", "16", "--heads", "1", "--vocabulary", "64", "--batch", "1"]
+TRAIN += ["--length", "8", "--repeats", "1", "--threads", "1", "--no-baseline"]
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """As many of them as before, after a benchmark has chosen its own."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("instructions", [False, True])
+def test_bench_train_leaves_out_emulated_bfloat16(
+    instructions: bool, threads: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It did not end in 17 minutes on a CPU without bfloat16, and said nothing meanwhile."""
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: instructions)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert main([*TRAIN, "--json"]) == 0
+    out, err = capsys.readouterr()
+    systems = ["suite float32", "suite bfloat16"] if instructions else ["suite float32"]
+    assert [speed["system"] for speed in json.loads(out)] == systems
+    assert ("bfloat16 is left out" in err) is not instructions
+    lines = [line for line in err.splitlines() if "tokens/s in a first step of" in line]
+    assert [line.partition(":")[0] for line in lines] == systems
+
+
+def test_bench_train_measures_what_is_asked_for(
+    threads: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    assert main([*TRAIN, "--precision", "bfloat16", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert [speed["system"] for speed in json.loads(out)] == ["suite bfloat16"]
+    assert "no instructions for bfloat16" in err

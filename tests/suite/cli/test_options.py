@@ -93,7 +93,7 @@ def test_the_name_of_a_file_is_refused_with_the_option_that_reads_it(
     Path("folder/plain").write_text("text")
     assert "use --file folder/plain; " in refused(capsys, *command, "folder/plain")
     Path("rows.csv").write_text("text\n")
-    option = "--input" if command[-1] in ("translate", "classify") else "--file"
+    option = "--input" if command[-1] in ("lm", "translate", "classify") else "--file"
     assert f"use {option} rows.csv; " in refused(capsys, *command, "rows.csv")
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from suite.errors import SuiteError
 from suite.model import KVCache, ModelConfig, Transformer
-from suite.model.attention import View
+from suite.model.plan import make_plan
 
 ROTARY = {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": False, "qk_norm": True, "n_kv_head": 2}
 SETTINGS = {
@@ -118,7 +118,7 @@ def test_positions_count_from_0_behind_a_prefix() -> None:
         ({}, [0, 1, 2, 3, 4, 5]),
     ):
         config = tiny(fields).config
-        assert View(config, 2, 6, prefix.device, None, prefix, None).counted.tolist() == expected
+        assert make_plan(config, 2, 6, prefix=prefix).positions.tolist() == expected
     model = tiny({"restart_positions": True, "n_layer": 1})
     same = torch.tensor([[7, 7]])  # at one place, the second sees what the first does
     first, second = model(same, prefix=torch.tensor([1]))[0]

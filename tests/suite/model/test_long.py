@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from suite.errors import ConfigError, SuiteError
-from suite.model import KVCache, ModelConfig, Transformer, attention
-from suite.model.attention import View
+from suite.model import KVCache, ModelConfig, Transformer, compressed, plan
+from suite.model.attention import local
 from suite.model.attention_maps import attention_maps
+from suite.model.plan import CompressedWhole, Local, make_plan
 from suite.model.quantize import prepare_for_inference
 from suite.sampling import Sampling, generate
 from suite.training.optimizer import build_optimizers
@@ -50,8 +51,8 @@ def close(actual: Tensor, expected: Tensor) -> None:
 
 def small_blocks(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
     """So that a few tokens fill several blocks, and the last not wholly."""
-    monkeypatch.setattr(attention, "BLOCK", size)
-    monkeypatch.setattr(attention, "COMPRESSED_BLOCK", size)
+    monkeypatch.setattr(plan, "BLOCK", size)
+    monkeypatch.setattr(plan, "COMPRESSED_BLOCK", size)
 
 
 def weighted(queries: Tensor, keys: Tensor, values: Tensor, visible: Tensor) -> Tensor:
@@ -88,14 +89,14 @@ def test_blocks_of_queries_give_what_masks_give(
     torch.manual_seed(length)
     leaves = [torch.randn(3, heads, length, 8, requires_grad=True) for heads in (4, kv_heads, kv_heads)]
     prefix = torch.tensor([0, min(length, 7), length]) if prefixed else None
-    view = View(config, 3, length, leaves[0].device, None, prefix, None)
-    monkeypatch.setattr(view, "mask", None)  # of T x S; not to be called
+    pattern = make_plan(config, 3, length, prefix=prefix).patterns[0]
+    assert isinstance(pattern, Local)
     t, s = torch.arange(length)[:, None], torch.arange(length)
     visible = (s <= t).expand(3, -1, -1)
     if prefix is not None:
         visible = visible | (torch.maximum(t, s) < prefix[:, None, None])
     visible = visible & ((t - s).abs() < window)
-    same_with_gradients(view.attend(*leaves, window, 0.0), weighted(*leaves, visible), leaves)
+    same_with_gradients(local(*leaves, pattern, 0.0), weighted(*leaves, visible), leaves)
 
 
 @torch.inference_mode()
@@ -104,7 +105,7 @@ def test_a_local_prefill_goes_on_like_one_pass(monkeypatch: pytest.MonkeyPatch) 
     small_blocks(monkeypatch, 4)
     model, tokens = tiny(position="rotary", windows=(4, 5)), random_tokens(2, 31)
     whole = model(tokens)
-    monkeypatch.setattr(attention, "BLOCK", 1000)  # nothing goes in blocks
+    monkeypatch.setattr(plan, "BLOCK", 1000)  # nothing goes in blocks
     close(model(tokens), whole)
     small_blocks(monkeypatch, 4)
     cache = KVCache(model.config, 2, 31)
@@ -154,10 +155,12 @@ def test_long_passes_make_no_mask_of_all_pairs() -> None:
     """64 Ki tokens would need a mask of 4 GiB; in blocks the pass fits everywhere."""
     config = ModelConfig(vocab_size=8, context=1 << 16, d_model=4, n_layer=2, n_head=1, position="rotary",
                          windows=(16, 0), compress=(0, 3))  # fmt: skip
-    view = View(config, 1, 1 << 16, torch.device("cpu"), None, None, None)
+    patterns = make_plan(config, 1, 1 << 16).patterns
     queries = torch.randn(1, 1, 1 << 16, 4)
-    assert view.attend(queries, queries, queries, 16, 0.0).isfinite().all()
-    assert not view.masks
+    assert isinstance(patterns[0], Local) and patterns[0].bias.numel() < 1 << 24
+    assert local(queries, queries, queries, patterns[0], 0.0).isfinite().all()
+    assert isinstance(patterns[1], CompressedWhole)
+    assert not any(isinstance(field, Tensor) for field in patterns[1]), "blocks of queries make their own masks"
 
 
 @pytest.mark.parametrize("fields", [{"windows": (8, 8)}, {"compress": (3, 3)}], ids=["local", "compressed"])
@@ -196,18 +199,18 @@ def test_blocks_and_nearest_positions_are_what_a_query_sees(
     config = shape(context, position="rotary", compress=(3, 0), n_kv_head=2)
     torch.manual_seed(length)
     leaves = [torch.randn(3, heads, length, 8, requires_grad=True) for heads in (4, 2, 2)]
-    squeeze = [Transformer(config).blocks[0].attention.compress[part] for part in range(2)]
-    for part in squeeze:
+    compress = Transformer(config).blocks[0].attention.compress
+    for part in compress:
         torch.nn.init.normal_(part.linear.weight, std=0.3)
     prefix = torch.tensor([0, min(length, 7), length]) if prefixed else None
-    view = View(config, 3, length, leaves[0].device, None, prefix, None)
-    found = view.attend_compressed(
-        leaves[0], *view.compressed_keys_and_values(0, *leaves[1:], squeeze), layer=0, dropout=0.0
-    )
+    pattern = make_plan(config, 3, length, prefix=prefix).patterns[0]
+    assert isinstance(pattern, CompressedWhole)
+    appended = [compressed.append(None, leaf, part, pattern) for leaf, part in zip(leaves[1:], compress, strict=True)]
+    found = compressed.attend(leaves[0], *appended, pattern, 0.0)
     # the reference: one matrix product a block, all blocks and all positions side by side
     count = length // 3
     everything = []
-    for part, leaf in zip(squeeze, leaves[1:], strict=True):
+    for part, leaf in zip(compress, leaves[1:], strict=True):
         kernel = part.linear.weight + torch.eye(8).repeat(1, 3) / 3  # (E, 3 * E)
         made = [leaf[:, :, 3 * j : 3 * j + 3].flatten(2) @ kernel.T for j in range(count)]
         everything.append(torch.cat((*(one[:, :, None] for one in made), leaf), dim=2))
@@ -220,7 +223,7 @@ def test_blocks_and_nearest_positions_are_what_a_query_sees(
         visible = visible | (torch.maximum(t, last) < prefix[:, None, None])
     visible = visible & ((t - first).abs() < reach)
     same_with_gradients(
-        found, weighted(leaves[0], *everything, visible), [*leaves, *(p.linear.weight for p in squeeze)]
+        found, weighted(leaves[0], *everything, visible), [*leaves, *(p.linear.weight for p in compress)]
     )
 
 

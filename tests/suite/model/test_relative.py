@@ -12,8 +12,9 @@ from torch import Tensor
 
 from suite.checkpoint import load_checkpoint, save_checkpoint
 from suite.errors import ConfigError
-from suite.model import KVCache, ModelConfig, Transformer, attention
-from suite.model.attention import View
+from suite.model import KVCache, ModelConfig, Transformer, plan
+from suite.model.plan import Skewed, locate, make_pattern
+from suite.model.relative import relative
 from suite.training.optimizer import build_optimizers
 from suite.training.recipe import OptimizerConfig
 
@@ -50,13 +51,13 @@ def close(actual: Tensor, expected: Tensor) -> None:
 
 
 def looked_up(
-    config: ModelConfig, queries: Tensor, keys: Tensor, values: Tensor, relative: Tensor, window: int, prefix: Tensor
+    config: ModelConfig, queries: Tensor, keys: Tensor, values: Tensor, table: Tensor, window: int, prefix: Tensor
 ) -> Tensor:
     """Attention as Huang et al. write it down before they skew: a vector for each query and key, (T, S, H, E)."""
     _, heads, length, width = queries.shape
     span, ahead = config.relative_span or config.context, config.relative_ahead
     row = torch.tensor([[span - 1 - min(max(t - s, -ahead), span - 1) for s in range(length)] for t in range(length)])
-    vectors = relative.view(-1, heads, width)[row]
+    vectors = table.view(-1, heads, width)[row]
     keys, values = (part.repeat_interleave(heads // config.kv_heads, dim=1) for part in (keys, values))
     scores = torch.einsum("bhte,bhse->bhts", queries, keys) + torch.einsum("bhte,tshe->bhts", queries, vectors)
     t, s = torch.arange(length)[:, None], torch.arange(length)
@@ -74,20 +75,22 @@ def test_skewed_scores_are_those_looked_up(
     kind: str, prefixed: bool, length: int, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A row off by one gives each key its neighbour's vector, which trains nearly as well and is never noticed."""
-    monkeypatch.setattr(attention, "BLOCK", block)
+    monkeypatch.setattr(plan, "BLOCK", block)
     config = shape(**KINDS[kind])
     torch.manual_seed(length)
     queries = torch.randn(3, 4, length, 8)
     keys, values = torch.randn(2, 3, config.kv_heads, length, 8)
-    relative = torch.randn(config.span + config.relative_ahead, 32)
+    table = torch.randn(config.span + config.relative_ahead, 32)
     prefix = torch.tensor([0, min(length, 7), length]) if prefixed else torch.zeros(3, dtype=torch.long)
     for window in {config.window(0), 0}:
-        view = View(config, 3, length, queries.device, None, prefix if prefixed else None, None)
+        places = locate(config, length, [length] * 3, None, None)
+        pattern = make_pattern(config, places, window, prefix=prefix if prefixed else None, batch=3)
+        assert isinstance(pattern, Skewed)
         gradients = []
         for skewed in (True, False):
-            leaves = [part.clone().requires_grad_() for part in (queries, keys, values, relative)]
+            leaves = [part.clone().requires_grad_() for part in (queries, keys, values, table)]
             if skewed:
-                found = view.attend(*leaves[:3], window, 0.0, leaves[3])
+                found = relative(*leaves[:3], pattern, leaves[3], 0.0)
                 out = found
             else:
                 out = looked_up(config, *leaves, window, prefix)

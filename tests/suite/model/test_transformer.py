@@ -7,7 +7,7 @@ import torch
 
 from suite.errors import SuiteError
 from suite.model import ModelConfig, Transformer
-from suite.model.attention import rotary_table, rotate
+from suite.model.rotary import rotary_table, rotate
 
 ROTARY = {"position": "rotary", "norm": "rms", "activation": "swiglu", "bias": False, "qk_norm": True}
 RELATIVE = {"position": "relative", "relative_ahead": 2}

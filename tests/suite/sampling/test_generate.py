@@ -248,6 +248,24 @@ def test_a_grammar_holds_in_every_row(sampling: Sampling) -> None:
         assert all((left or VOCABULARY) > right for left, right in itertools.pairwise([prompt[-1], *row.tokens]))
 
 
+class Steered(Countdown):
+    """All probability to the highest token that is allowed."""
+
+    def steer(self, state: int, logits: Tensor) -> Tensor:
+        return logits.index_fill(0, torch.tensor([state - 1]), 1e4)
+
+
+def test_a_grammar_may_steer_each_row_by_its_own_state() -> None:
+    """A mask gives what it forbids to all others alike; a steering grammar says to which, row by row."""
+    model = tiny()
+    prompts = [[28], [3, 9], [15]]
+    for sampling in (GREEDY, Sampling()):
+        rows = generate(model, prompts, max_new_tokens=4, sampling=sampling, grammar=Steered())
+        assert [row.tokens for row in rows] == [(27, 26, 25, 24), (8, 7, 6, 5), (14, 13, 12, 11)]
+        alone = generate(model, prompts[1:2], max_new_tokens=4, sampling=sampling, grammar=Steered())
+        assert alone[0].tokens == rows[1].tokens
+
+
 def test_a_dead_end_is_an_error_and_not_a_random_token() -> None:
     model = tiny()
     for sampling in (GREEDY, Sampling(), Sampling(top_p=0.5, top_k=3)):
@@ -314,3 +332,9 @@ def test_compiled_equals_eager(fields: dict[str, object]) -> None:
         generate(model, PROMPTS, compile=True, **options), generate(model, PROMPTS, **options), strict=True
     ):
         same(row, other)
+
+
+def test_an_argument_that_nothing_reads_is_refused() -> None:
+    model = Transformer(ModelConfig(vocab_size=8, context=8, d_model=8, n_layer=1, n_head=1))
+    with pytest.raises(TypeError, match="no argument 'top_logprob'"):
+        generate(model, [[1]], max_new_tokens=1, top_logprob=3)  # type: ignore[call-arg]

@@ -70,6 +70,16 @@ def test_lines_stay_lines(tmp_path: Path) -> None:
     assert (tmp_path / "b.txt").read_text() == "one more\n\n\nlast more\n"
 
 
+def test_line_ends_in_a_result_are_spaces_in_tsv_where_the_task_says_so(tmp_path: Path) -> None:
+    """A text that a model wrote freely ended the work at its first line end."""
+    (tmp_path / "a.tsv").write_text("text\na\n")
+    form = BulkFormat(columns=("result", "several"), values=lambda result: (result.text, [result.text]), flat=True)
+    run(tmp_path / "a.tsv", tmp_path / "b.tsv", answer=lambda texts: [Shout("A\r\n\tB")], form=form)
+    assert (tmp_path / "b.tsv").read_text() == 'text\tresult\tseveral\na\tA B\t["A\\r\\n\\tB"]\n'
+    with pytest.raises(DataError, match=r"does not fit a \.tsv file"):
+        run(tmp_path / "a.tsv", tmp_path / "c.tsv", answer=lambda texts: [Shout("A\nB")])
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -79,7 +89,7 @@ def test_lines_stay_lines(tmp_path: Path) -> None:
         ("a.jsonl", '{"text": "a"}\n{"body": "b"}\n', "a.jsonl, line 2: no field 'text'"),
         ("a.csv", "id,text\n1,a\n2,b,c\n", "a.csv, line 3: 3 cells, where the first row has 2"),
         ("a.csv", 'id,text\n1,a\n2,"b\n', "a.csv, line 3: not CSV"),
-        ("a.txt", "a\n\udcff\n", "a.txt, line 2: not UTF-8, byte 0xff at 0"),
+        ("a.txt", "a\n\udcff\n", "a.txt, line 2: not UTF-8, byte 0xff at offset 2"),
     ],
 )
 def test_a_bad_row_is_refused_before_anything_is_answered(
@@ -181,7 +191,7 @@ def test_what_must_not_be_overwritten_is_not(tmp_path: Path) -> None:
     assert source.read_text() == "a\n" and (tmp_path / "there.txt").read_text() == "old\n"
     with pytest.raises(ConfigError, match="is a directory"):
         run(source, tmp_path)
-    with pytest.raises(DataError, match="reads a regular file"):
+    with pytest.raises(DataError, match="a pipe or a device"):
         run(tmp_path / "pipe.txt", tmp_path / "c.txt")
 
 
@@ -324,7 +334,11 @@ def test_standard_output_may_be_json(
     ("name", "content", "message"),
     [
         ("a.csv", "text,n,n\na,b,c\n", "a.csv: two columns of the name 'n', of which a JSON object holds one"),
-        ("a.jsonl", '{"text": "a"}\n{"text": "b", "n": 1e400}\n', "a.jsonl, line 2: cannot be written as JSON again"),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n{"text": "b", "n": 1e400}\n',
+            "a.jsonl, line 2: not JSON .1e400 is not a JSON value",
+        ),
     ],
 )
 def test_what_json_cannot_hold_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:

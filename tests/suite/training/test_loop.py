@@ -17,6 +17,7 @@ from suite.checkpoint import read_tensors
 from suite.errors import CheckpointError, ConfigError, SuiteError
 from suite.model import ModelConfig, Transformer
 from suite.training import Batch, Example, ShuffledSource, TrainResult, language_modelling, train
+from suite.training.loop import Kept, Trainer
 from suite.training.recipe import AveragingConfig, BatchConfig, OptimizerConfig, Recipe, RunConfig, ScheduleConfig
 
 RECIPE = Recipe(
@@ -263,3 +264,98 @@ def test_the_last_weights_are_kept_where_the_recipe_says_so(tmp_path: Path) -> N
         kept[keep] = read_tensors(result.weights)["tokens.weight"]
     last = read_tensors(tmp_path / "best" / "last" / "state.safetensors")["weights/tokens.weight"]
     assert torch.equal(kept["last"], last) and not torch.equal(kept["best"], last)
+
+
+class Clock:
+    """A clock that goes on by so many seconds whenever the loop takes a step."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, first: float, later: float) -> None:
+        self.now, self.seconds = 0.0, iter([first, *[later] * 10_000])
+        plain = Trainer.take_step
+
+        def step(trainer: Trainer, batches: list[Batch]) -> None:
+            plain(trainer, batches)
+            self.now += next(self.seconds)
+
+        monkeypatch.setattr(Trainer, "take_step", step)
+        monkeypatch.setattr("suite.training.loop.time.perf_counter", lambda: self.now)
+
+
+def foretold(err: str) -> list[str]:
+    return [line for line in err.splitlines() if line.startswith(("about ", "to shorten"))]
+
+
+def test_the_time_of_a_run_is_foretold_after_ten_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A first step that takes long (it compiles kernels) must not count, and a short run needs no advice."""
+    Clock(monkeypatch, first=11.0, later=2.0)
+    run(tmp_path / "run", changed(RECIPE, steps=40, valid_every=40, log_every=40, save_every=40), valid=[])
+    assert foretold(err := capsys.readouterr().err)[0].startswith("about 1 min for 30 steps at ")
+    assert len(foretold(err)) == 1
+    Clock(monkeypatch, first=1.0, later=1.0)
+    run(tmp_path / "quiet", changed(RECIPE, steps=40), valid=[], show=False)
+    assert capsys.readouterr().err == ""
+
+
+def test_slow_steps_are_foretold_after_thirty_seconds_with_advice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Clock(monkeypatch, first=10.0, later=25.0)
+    recipe = changed(RECIPE, steps=100, valid_every=100, log_every=100, save_every=100, max_minutes=2.0)
+    run(tmp_path / "run", recipe, valid=[])
+    line, how = foretold(capsys.readouterr().err)
+    assert line.startswith("about 41 min for 98 steps at ")  # 98 x 25 s, told after the second step
+    assert "--set run.steps=73 " in how and "--max-minutes" not in how
+
+
+def test_validation_counts_in_what_is_foretold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Validation that reads as much as training does would make the figure too low by a third."""
+    lines = []
+    for valid in ([], EXAMPLES * 3):
+        Clock(monkeypatch, first=1.0, later=1.0)
+        monkeypatch.setattr(Trainer, "_validate", lambda trainer: None)
+        recipe = changed(RECIPE, steps=50, valid_every=20, log_every=50, save_every=50)
+        run(tmp_path / str(len(valid)), recipe, valid=valid)
+        lines.append(foretold(capsys.readouterr().err)[0])
+    assert lines[0].startswith("about 40 s for 40 steps")
+    # validations at 20, 40 and 50 of 120 examples, where a step has 6: 20 steps' tokens each, at a third of the time
+    seconds = int(lines[1].removeprefix("about ").split(" s ")[0]) if " min" not in lines[1] else 60
+    assert seconds == pytest.approx(60, abs=3)
+
+
+@pytest.mark.parametrize("averaging", ["none", "ema", "last"])
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_what_is_handed_on_at_each_save_is_what_a_run_would_end_with(keep: str, averaging: str, tmp_path: Path) -> None:
+    """A run that is stopped after a save must leave weights to use, and handing them on must not change a bit of it."""
+    config = AveragingConfig(kind=averaging, every=1, count=3)  # type: ignore[arg-type]
+    recipe = changed(dataclasses.replace(RECIPE, averaging=config), keep=keep, save_every=3)
+    model = tiny()
+    handed: dict[int, tuple[Kept, dict[str, torch.Tensor]]] = {}
+
+    def take(status: Kept) -> None:
+        handed[status.step] = status, {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    run(tmp_path / "kept", recipe, model, keep=take)
+    run(tmp_path / "plain", recipe)
+    for file in ("last/state.safetensors", "best/weights.safetensors"):
+        kept, plain = (read_tensors(tmp_path / out / file) for out in ("kept", "plain"))
+        assert kept.keys() == plain.keys() and all(torch.equal(kept[name], plain[name]) for name in plain)
+    assert list(handed) == [3, 6]
+    for step, (status, weights) in handed.items():
+        assert (status.step, status.steps, status.new) == (step, 6, True)  # the loss of this run falls all the time
+        assert status.best_step == step // 2 * 2
+        # a run of so many steps, which validates when that one did
+        end = step if keep == "last" else step // 2 * 2
+        short = tiny()
+        run(tmp_path / str(step), changed(recipe, steps=end), short)
+        assert all(torch.equal(weights[name], parameter) for name, parameter in short.named_parameters())
+
+
+def test_the_same_best_weights_are_handed_on_as_such(tmp_path: Path) -> None:
+    """Writing them again at each save would cost time for nothing."""
+    new: list[bool] = []
+    run(tmp_path, changed(RECIPE, save_every=1, valid_every=4), keep=lambda status: new.append(status.new))
+    assert new == [True, True, True, True, False, True]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from suite.errors import CheckpointError, ConfigError
-from suite.training.report import Reporter
+from suite.training.report import Reporter, advice, duration, forecast
 
 ROW = {"step": 5, "loss": 2.5, "lr": 1e-3, "tokens_per_second": 1234.5}
 
@@ -67,3 +67,31 @@ def test_tensorboard_is_an_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ConfigError, match=r"pip install \"decoder-suite\[tensorboard\]\""):
         Reporter(tmp_path / "metrics.jsonl", 100, 0, tmp_path, silent=False)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.2, "1 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (100, "1 min 40 s"),
+        (1810, "30 min"),
+        (3599, "1 h"),
+        (7800, "2 h 10 min"),
+        (200_000, "2 d 8 h"),
+    ],
+)
+def test_durations_in_words(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_how_long_and_what_would_shorten_it() -> None:
+    assert forecast(7800, 6000, 1480.4) == "about 2 h 10 min for 6,000 steps at 1,480 tokens/s"
+    assert forecast(3, 1, 9, early=True) == (
+        "about 3 s for 1 step at 9 tokens/s, or less if the validation loss stops falling"
+    )
+    line = advice(7800, 6000, 0, based=False, limited=False)
+    assert "--set run.steps=1400 " in line and "model.n_layer" in line and "--max-minutes 30" in line
+    line = advice(7800, 6000, 4.0, based=True, limited=True)
+    assert "--set run.epochs=0.9 " in line and "--base" in line and "--max-minutes" not in line

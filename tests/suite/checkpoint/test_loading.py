@@ -14,10 +14,8 @@ import torch
 from huggingface_hub import constants, errors
 from safetensors.torch import load_file
 
-from suite import gpt2, hub
-from suite.checkpoint import save_checkpoint
+from suite.checkpoint import Model, convert, gpt2, hub, load, resolve, save_checkpoint
 from suite.errors import CheckpointError, ConfigError, SuiteError
-from suite.hub import Model, convert, load, resolve
 from suite.model import ModelConfig, Transformer
 from suite.task import embedded
 from suite.text.tokenizer import Tokenizer
@@ -269,7 +267,7 @@ def test_loading_imports_no_more_than_it_needs(tmp_path: Path) -> None:
     convert(tmp_path / "ours", tmp_path / "theirs")
     heavy = ["transformers", "datasets", "huggingface_hub", "tokenizers", "torch._dynamo"]
     program = (
-        "import sys; from suite.hub import load; load(sys.argv[1]); load(sys.argv[2]); "
+        "import sys; from suite.checkpoint import load; load(sys.argv[1]); load(sys.argv[2]); "
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "ours"), str(tmp_path / "theirs")]

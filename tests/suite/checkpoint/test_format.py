@@ -8,9 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from suite.checkpoint import load_checkpoint, save_checkpoint, write_atomic
+from suite.checkpoint import convert, load, load_checkpoint, save_checkpoint, write_atomic
 from suite.errors import CheckpointError
-from suite.hub import convert, load
 from suite.model import ModelConfig, Transformer
 from suite.text.tokenizer import Tokenizer
 

@@ -1,6 +1,6 @@
 """Fine-tuning from the language model against training from nothing, on few and on many articles.
 
-python -m suite.tasks.summarize.figures 'wikipedia-2015/train-*.jsonl.gz' --valid wikipedia-2015/valid.jsonl.gz
+python -m benchmarks.summarize 'wikipedia-2015/train-*.jsonl.gz' --valid wikipedia-2015/valid.jsonl.gz
 
 Source: Khandelwal et al. 2019, "Sample Efficient Text Summarization Using a Single Pre-Trained Transformer".
 """
@@ -19,11 +19,13 @@ from suite import load
 from suite.cli.show import notice, table
 from suite.data.article_sets import read_articles
 from suite.data.tables import Notes
+from suite.task import find_task
 from suite.tasks.summarize.evaluate import evaluate
-from suite.tasks.summarize.task import Summarizing
+from suite.tasks.summarize.options import ComparisonOptions
 from suite.training.fit import cache_directory, fit_data, kept
 from suite.training.recipe import Recipe
 
+RECIPE = Path(__file__).parents[1] / "tasks" / "summarize" / "curve.toml"
 SHARES = (0.01, 0.1, 1.0)
 STARTS = {  # what is trained from nothing takes larger steps
     "the language model": (),
@@ -61,20 +63,20 @@ def run(
     """Train and evaluate; what was made before is read."""
     label = f"{articles}-{start.split()[-1]}"
     lines = [f"data.train=[{json.dumps(train)}]", f"data.valid=[{json.dumps(valid)}]", f"data.limit={articles}"]
-    recipe = Recipe.load(Path(__file__).with_name("curve.toml"), [*lines, *STARTS[start], *settings])
+    recipe = Recipe.load(RECIPE, [*lines, *STARTS[start], *settings])
     return kept(out / f"{label}.json", recipe, partial(make, recipe, articles, valid, out / label, limit))
 
 
 def make(recipe: Recipe, articles: int, valid: str, out: Path, limit: int) -> dict[str, Any]:
     """Train and evaluate once."""
-    fitted = fit_data(recipe, Summarizing().prepare(recipe, cache_directory()), out, say=notice)
-    scores = evaluate(load(fitted.checkpoint), [valid], styles=["write"], limit=limit)
+    fitted = fit_data(recipe, find_task("summarize").prepare(recipe, cache_directory()), out, say=notice)
+    scores = evaluate(load(fitted.checkpoint), [valid], ComparisonOptions(styles=("write",), limit=limit))
     return {
         "articles": articles,
         "nats": fitted.result.best_loss,
         "best_step": fitted.result.best_step,
         "rouge": scores["systems"]["write"]["rouge"],
-        "perplexity": scores["perplexity"],
+        "nats_per_token": scores["nats_per_token"],
     }
 
 

@@ -10,10 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from suite import gpt2
-from suite.checkpoint import skeleton
+from suite.checkpoint import Model, gpt2, load, skeleton
 from suite.errors import CheckpointError, ConfigError
-from suite.hub import Model, load
 from suite.model import ModelConfig, Transformer
 from suite.sampling import Sampling, generate
 from suite.text.tokenizer import Tokenizer

@@ -14,21 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from suite.checkpoint import (
-    Checkpoint,
-    check_shapes,
-    expected_tensors,
-    read_config,
-    read_tensors,
-    untied,
-    write_atomic,
-    write_tensors,
-)
+from suite.checkpoint.format import Checkpoint, expected_tensors, read_config, untied
+from suite.checkpoint.tensors import check_shapes, read_tensors, write_atomic, write_tensors
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import Activation, ModelConfig
 
 if TYPE_CHECKING:
-    from suite.hub import Model
+    from suite.checkpoint.model import Model
     from suite.text.tokenizer import Tokenizer
 
 # our module -> theirs; the linear ones are stored transposed
@@ -70,11 +62,12 @@ _DEFAULTS: dict[str, Any] = {
 _FIXED = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
 
 
-def read(directory: Path) -> Checkpoint:
+def read(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoint:
     """Read a GPT-2 directory that `transformers` wrote.
 
     Args:
         directory: with config.json, weights in safetensors (one file or shards), and a tokenizer or none.
+        settings: the content of config.json, where it has been read already.
 
     Returns:
         a checkpoint of task "lm"; what needs no transposing is still mapped from the file.
@@ -85,7 +78,7 @@ def read(directory: Path) -> Checkpoint:
     """
     from suite.text.tokenizer import Tokenizer
 
-    config = read_model_config(directory)
+    config = read_model_config(directory, settings)
     tensors, source = _read_weights(directory)
     tensors = _plain_names(tensors, config, source)
     expected = expected_tensors(config)
@@ -102,7 +95,7 @@ def read(directory: Path) -> Checkpoint:
     )
 
 
-def read_model_config(directory: Path) -> ModelConfig:
+def read_model_config(directory: Path, settings: Mapping[str, Any] | None = None) -> ModelConfig:
     """The model that a GPT-2 directory's config.json describes.
 
     Their dropout on embeddings is not read: here it is that on residual branches.
@@ -112,7 +105,7 @@ def read_model_config(directory: Path) -> ModelConfig:
             arithmetic in a way that `Transformer` does not have.
     """
     path = directory / "config.json"
-    settings = _DEFAULTS | read_config(directory)
+    settings = _DEFAULTS | dict(read_config(directory) if settings is None else settings)
     if (kind := settings.get("model_type")) != "gpt2":
         raise CheckpointError(f"{path} is of model type {kind!r}; suite loads its own format and 'gpt2'")
     for name in _FIXED:

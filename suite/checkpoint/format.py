@@ -3,8 +3,7 @@
 A checkpoint may also be an addition to a base model: then it holds the head and low-rank additions alone, and names the
 base and its fingerprint.
 
-Nothing here reads or writes pickle. Every file is written to a temporary name, synced and renamed, so that a full disk
-or a crash leaves the previous checkpoint as it was.
+The checkpoint of a run that has not come to its end says so in config.json: "unfinished": {"step": 300, "steps": 1000}.
 """
 
 from __future__ import annotations
@@ -12,32 +11,27 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from suite import files
+from suite.checkpoint.tensors import Storage, check_shapes, pack, read_tensors, unpack, write_atomic, write_tensors
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import ModelConfig
 from suite.model.lora import add_lora, additions, merge
-from suite.model.quantize import dequantize_int8, quantize_int8
 
 if TYPE_CHECKING:
     from suite.model.transformer import Transformer
     from suite.text.tokenizer import Tokenizer
 
-Storage = Literal["float32", "float16", "bfloat16", "int8"]
 FORMAT_VERSION = 1
 HEAD = "output."  # prefix of the tensors of a head
 TASK = "task."  # prefix of tensors that are the task's own
-SCALE = ".scale"  # suffix of the tensor that holds an int8 tensor's scales, one an output channel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +51,22 @@ class Base:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """How far a run had come that is not at its end.
+
+    Attributes:
+        step: optimizer steps taken.
+        steps: of the whole run.
+    """
+
+    step: int
+    steps: int
+
+    def __str__(self) -> str:
+        return f"step {self.step:,} of {self.steps:,}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     """What a checkpoint directory holds.
 
@@ -69,6 +79,7 @@ class Checkpoint:
         extra: the task's own settings, plain JSON.
         tensors: the task's own, beside the model.
         directory: where it was read from.
+        unfinished: how far its run had come; None where it is at its end.
     """
 
     config: ModelConfig
@@ -79,58 +90,7 @@ class Checkpoint:
     extra: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, Tensor] = field(default_factory=dict)
     directory: Path
-
-
-def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
-    """Write a file whole or not at all; see `suite.files.write_atomic`.
-
-    Raises:
-        CheckpointError: the file could not be written (a full disk, say); the old file is untouched.
-    """
-    try:
-        files.write_atomic(path, content)
-    except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"could not write {path}: {error}; what was there before is unchanged") from error
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
-    """Write a safetensors file atomically."""
-    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    write_atomic(path, lambda temporary: save_file(content, temporary, metadata=dict(metadata or {})))
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file.
-
-    Raises:
-        CheckpointError: the file is missing, truncated or not a safetensors file.
-    """
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path} does not exist") from error
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}; copy it again") from error
-
-
-def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
-    """Compare names and shapes of tensors.
-
-    Raises:
-        CheckpointError: names the first tensor that is missing, extra or misshapen.
-    """
-    for name, tensor in expected.items():
-        if name not in found:
-            raise CheckpointError(f"{path}: tensor {name!r} is missing")
-        if found[name].shape != tensor.shape:
-            raise CheckpointError(
-                f"{path}: tensor {name!r} has shape {tuple(found[name].shape)}, "
-                f"but the configuration says {tuple(tensor.shape)}"
-            )
-    for name in found:
-        if name not in expected:
-            raise CheckpointError(f"{path}: tensor {name!r} is not part of this model")
+    unfinished: Unfinished | None = None
 
 
 def check_head(head: Mapping[str, Tensor], config: ModelConfig, path: Path) -> None:
@@ -193,45 +153,6 @@ def untied(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> dict[str, T
     return {name: tensor for name, tensor in state_dict.items() if name != "head.weight" or not config.tie_embeddings}
 
 
-def pack(state_dict: Mapping[str, Tensor], storage: Storage) -> dict[str, Tensor]:
-    """Weights in a storage type: int8 takes matrices with a scale an output channel, and leaves vectors in float32.
-
-    Whole numbers stay as they are.
-    """
-    packed: dict[str, Tensor] = {}
-    for name, tensor in state_dict.items():
-        if not tensor.is_floating_point():
-            packed[name] = tensor
-        elif storage != "int8":
-            packed[name] = tensor.to(getattr(torch, storage))
-        elif tensor.dim() == 2:
-            packed[name], packed[name + SCALE] = quantize_int8(tensor.float())
-        else:
-            packed[name] = tensor.float()
-    return packed
-
-
-def unpack(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The inverse of `pack`, to float32."""
-    state_dict: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if name.endswith(SCALE):
-            if name.removesuffix(SCALE) not in tensors:
-                raise CheckpointError(f"{path}: tensor {name!r} scales a tensor that is missing")
-        elif tensor.dtype == torch.int8:
-            if name + SCALE not in tensors:
-                raise CheckpointError(f"{path}: tensor {name + SCALE!r} is missing")
-            scale = tensors[name + SCALE]
-            if scale.shape != tensor.shape[:1]:
-                raise CheckpointError(
-                    f"{path}: tensor {name + SCALE!r} has shape {tuple(scale.shape)}, not {tuple(tensor.shape[:1])}"
-                )
-            state_dict[name] = dequantize_int8(tensor, scale)
-        else:
-            state_dict[name] = tensor.float() if tensor.is_floating_point() else tensor
-    return state_dict
-
-
 def save_checkpoint(
     directory: Path | str,
     config: ModelConfig,
@@ -245,6 +166,7 @@ def save_checkpoint(
     extra: Mapping[str, Any] | None = None,
     tensors: Mapping[str, Tensor] | None = None,
     card: str | None = None,
+    unfinished: Unfinished | None = None,
 ) -> None:
     """Write a checkpoint directory.
 
@@ -260,6 +182,7 @@ def save_checkpoint(
         extra: the task's own settings, plain JSON.
         tensors: the task's own, beside the model; none of int8, which is for weights with scales.
         card: text of README.md (None: left as it is).
+        unfinished: how far the run is, where it is not at its end.
 
     Raises:
         CheckpointError: a tensor does not fit the configuration, or the disk is full.
@@ -279,12 +202,31 @@ def save_checkpoint(
     }
     if base is not None:
         settings["base"] = dataclasses.asdict(base)
+    path = directory / "config.json"
+    if unfinished is not None:
+        settings["unfinished"] = dataclasses.asdict(unfinished)
+        if path.exists():  # a run that goes on: killed between the two files, it must not pass for finished
+            _write_settings(path, settings)
     write_tensors(directory / "model.safetensors", pack(weights, storage))
     if tokenizer is not None:
         tokenizer.save(directory)
     if card is not None:
         write_atomic(directory / "README.md", card.encode())
-    write_atomic(directory / "config.json", (json.dumps(settings, indent=2) + "\n").encode())
+    _write_settings(path, settings)
+
+
+def mark_unfinished(directory: Path, unfinished: Unfinished) -> None:
+    """Say in a checkpoint directory how far its run is now; the weights stay.
+
+    Raises:
+        CheckpointError: there is no checkpoint, or the disk is full.
+    """
+    settings = read_config(directory) | {"unfinished": dataclasses.asdict(unfinished)}
+    _write_settings(directory / "config.json", settings)
+
+
+def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
+    write_atomic(path, (json.dumps(settings, indent=2) + "\n").encode())
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -305,12 +247,15 @@ def read_config(directory: Path) -> dict[str, Any]:
     return settings
 
 
-def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Checkpoint:
+def load_checkpoint(
+    directory: Path | str, base: Checkpoint | None = None, settings: Mapping[str, Any] | None = None
+) -> Checkpoint:
     """Read a checkpoint directory.
 
     Args:
         directory: of the checkpoint.
         base: what it is added to, where it is an addition; `suite.load` finds it.
+        settings: the content of its config.json, where it has been read already.
 
     Raises:
         CheckpointError: a file is missing or damaged, the format is from a later version of suite, or a tensor is
@@ -319,7 +264,7 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
     from suite.text.tokenizer import Tokenizer
 
     directory = Path(directory)
-    settings = read_config(directory)
+    settings = read_config(directory) if settings is None else settings
     path = directory / "config.json"
     if settings.get("format") != "suite":
         raise CheckpointError(f'{path} does not say "format": "suite"; suite.load also reads GPT-2 directories')
@@ -332,6 +277,7 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
         config = ModelConfig.from_dict(settings["model"])
         task = str(settings["task"])
         added = Base(**settings["base"]) if "base" in settings else None
+        unfinished = Unfinished(**settings["unfinished"]) if "unfinished" in settings else None
     except KeyError as error:
         raise CheckpointError(f"{path}: {error} is missing") from error
     except (ConfigError, TypeError) as error:
@@ -351,7 +297,7 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
         if fingerprint(base.config, base.state_dict) != added.fingerprint:
             raise CheckpointError(
                 f"{directory} was trained on a different version of its base model {added.name!r} than "
-                f"{base.directory}; train it again, or name the old base"
+                f"{base.directory}; train it again, or use the old base"
             )
         state_dict = merge(base.state_dict, state_dict, added.alpha / max(1, added.rank))
         tokenizer = tokenizer or base.tokenizer
@@ -364,4 +310,5 @@ def load_checkpoint(directory: Path | str, base: Checkpoint | None = None) -> Ch
         extra=dict(settings.get("extra") or {}),
         tensors=tensors,
         directory=directory,
+        unfinished=unfinished,
     )

@@ -1,9 +1,10 @@
-"""The music figures of FIGURES.md.
+"""Make the music figures of FIGURES.md, and measure the bounds that a checkpoint keeps; run from the repository's root.
 
-python -m suite.tasks.music.figures round-trip asap_performances.zip
-python -m suite.tasks.music.figures positions asap_performances.zip --out runs/positions
-python -m suite.tasks.music.figures speed
-python -m suite.tasks.music.figures reading asap_performances.zip
+python -m benchmarks.music round-trip asap_performances.zip
+python -m benchmarks.music positions asap_performances.zip --out runs/positions
+python -m benchmarks.music speed
+python -m benchmarks.music reading asap_performances.zip
+python -m benchmarks.music bounds piano-midi-de.zip pop909.zip --held-out 0.05 --write tasks/music/checkpoint
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import numpy as np
@@ -25,10 +26,13 @@ from suite.cli.show import notice, table
 from suite.data.events import EventTable
 from suite.data.midi import read_midi
 from suite.data.performance import Performance
-from suite.tasks.music.task import Music
+from suite.data.recordings import read_recordings, split_by_piece
+from suite.errors import DataError
+from suite.tasks.music.task import MusicTask
 from suite.training.fit import cache_directory, fit_data, kept
 from suite.training.recipe import Recipe
 
+RECIPES = Path(__file__).parents[1] / "tasks" / "music"
 POSITIONS = ("rotary", "relative", "learned")
 
 
@@ -125,14 +129,14 @@ def positions(archive: Path, out: Path, seeds: int, only: tuple[str, ...], setti
 def run_positions(kind: str, seed: int, archive: Path, out: Path, settings: Iterable[str]) -> dict[str, Any]:
     """One run; what was made before is read."""
     lines = [f"data.train=[{json.dumps(str(archive))}]", f"model.position={kind}", f"seed={seed}", *settings]
-    recipe = Recipe.load(Path(__file__).with_name("positions.toml"), lines)
+    recipe = Recipe.load(RECIPES / "positions.toml", lines)
     label = f"{kind}-seed{seed}"
     return kept(out / f"{label}.json", recipe, partial(timed_run, recipe, out / label))
 
 
 def timed_run(recipe: Recipe, out: Path) -> dict[str, Any]:
     """Train once: the loss, and how long it took."""
-    data = Music().prepare(recipe, cache_directory())
+    data = MusicTask().prepare(recipe, cache_directory())
     started = time.perf_counter()
     fitted = fit_data(recipe, data, out, say=notice)
     minutes = (time.perf_counter() - started) / 60
@@ -162,7 +166,7 @@ def speed(context: int, tokens: int, uncached: int) -> None:
 
     rows = []
     for kind in ("rotary", "relative"):
-        recipe = Recipe.load(Path(__file__).with_name("recipe.toml"))
+        recipe = Recipe.load(RECIPES / "recipe.toml")
         shape = recipe.model | {"vocab_size": Format().vocab_size, "context": context, "position": kind}
         torch.manual_seed(0)
         model = Transformer(ModelConfig.from_dict(shape)).eval()
@@ -221,6 +225,37 @@ def reading(archive: Path, megabytes: float) -> None:
             size = path.stat().st_size / 1e6
             rows.append([f"{label}, a file of {size:.1f} MB", f"{took:.1f} s, {peak:,.0f} MB at most"])
     click.echo("\n".join(table(rows, "lr")))
+
+
+@main.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--held-out", default=0.1, show_default=True, help="Share of the pieces held out in training.")
+@click.option(
+    "--piece", type=click.Choice(["file", "folder"]), default="file", show_default=True, help="What a piece is."
+)
+@click.option(
+    "--write", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Checkpoint to keep them in."
+)
+def bounds(data: tuple[str, ...], held_out: float, piece: Literal["file", "folder"], write: Path | None) -> None:
+    """Measure density, keys sounding and lengths on training pieces, as training does; keep them in a checkpoint."""
+    from suite.files import write_atomic
+    from suite.tasks.music.bounds import Bounds
+    from suite.tasks.music.format import Format
+
+    path = None if write is None else write / "config.json"
+    config = {} if path is None else json.loads(path.read_text(encoding="utf-8"))
+    pedal: Literal["keep", "fold"] = "fold"
+    if path is not None and Format.from_dict(config["extra"], str(write)).pedal:
+        pedal = "keep"
+    music = read_recordings(data, cache_directory(), piece=piece, pedal=pedal).recordings
+    train, _ = split_by_piece(music, held_out)
+    found = Bounds.of([one.performance for one in train])
+    if found is None:
+        raise DataError("there are no notes to measure")
+    click.echo(json.dumps(found.to_dict()))
+    if path is not None:
+        config["extra"]["bounds"] = found.to_dict()
+        write_atomic(path, (json.dumps(config, indent=2) + "\n").encode())
 
 
 def encode_one(file: tuple[str, bytes]) -> tuple[int, float]:

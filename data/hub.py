@@ -1,0 +1,101 @@
+"""Data sets of the Hugging Face hub: `name`, `name:configuration`, `name:configuration:split` or `name::split`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from suite.data.packed import SUFFIXES, first_line, unpacked_suffix
+from suite.data.sources import TABLES, TEXTS, URL, Source, find
+from suite.errors import DataError
+
+_HUB_NAME = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
+_EVALUATED = ("test", "validation", "valid", "val", "dev")  # splits, the best first
+
+
+class HubName(NamedTuple):
+    """A data set of the hub; "" for the default configuration or no split."""
+
+    name: str
+    configuration: str
+    split: str
+
+
+def parse_hub_name(source: str) -> HubName | None:
+    """Return the hub data set that a source without files may name, or None if it looks like a mistyped path.
+
+    Example:
+        >>> parse_hub_name("ag_news::test")
+        HubName(name='ag_news', configuration='', split='test')
+    """
+    name, configuration, split = [*source.split(":", 2), "", ""][:3]
+    suffixed = unpacked_suffix(name) in {*TEXTS, *TABLES, ".zip"} or Path(name).suffix in SUFFIXES
+    if suffixed or URL.match(source) or not _HUB_NAME.fullmatch(name):
+        return None
+    return HubName(name, configuration, split)
+
+
+def load_hub(source: str, split: str | None = None) -> Any:
+    """Load the split of a hub data set that its name says, or else `split`, or else "train".
+
+    Raises:
+        DataError: it cannot be loaded.
+    """
+    import datasets
+
+    found = parse_hub_name(source) or HubName(source, "", "")
+    try:
+        _require_hub(found.name)
+        return datasets.load_dataset(found.name, found.configuration or None, split=found.split or split or "train")
+    except Exception as error:  # the network, the hub, and the data set's own files fail in many ways
+        raise _hub_error(found.name, error) from error
+
+
+def to_evaluate(sources: Source) -> tuple[list[str], list[str]]:
+    """Return the sources to evaluate on, and what to tell of them, a line each.
+
+    A hub data set that is named without a split gets its test split, or else its validation split; where it has
+    neither, what training reads. Other sources stay as they are, with nothing to tell.
+
+    Raises:
+        DataError: the hub cannot be asked.
+    """
+    chosen: list[str] = []
+    notes: list[str] = []
+    for source in [sources] if isinstance(sources, str | Path) else sources:
+        hub = parse_hub_name(str(source))
+        if hub is None or hub.split or find(source) is not None:
+            chosen.append(str(source))
+            continue
+        splits = _splits(hub)
+        split = next((name for name in _EVALUATED if name in splits), "")
+        chosen.append(f"{hub.name}:{hub.configuration}:{split}" if split else str(source))
+        what = f"split {split!r}" if split else "its training split, because it has no test or validation split"
+        other = f"{hub.name}:{hub.configuration}:SPLIT"
+        notes.append(f"{source}: evaluated on {what} (of {', '.join(splits)}); to choose another, give {other}")
+    return chosen, notes
+
+
+def _splits(hub: HubName) -> list[str]:
+    import datasets
+
+    try:
+        _require_hub(hub.name)
+        return [str(split) for split in datasets.get_dataset_split_names(hub.name, hub.configuration or None)]
+    except Exception as error:  # as in `load_hub`
+        raise _hub_error(hub.name, error) from error
+
+
+def _require_hub(name: str) -> None:
+    from huggingface_hub import HfApi, constants
+
+    if not constants.HF_HUB_OFFLINE:
+        HfApi().dataset_info(name, timeout=10)  # `datasets` alone retries for half a minute without a network
+
+
+def _hub_error(name: str, error: Exception) -> DataError:
+    return DataError(
+        f"{name}: not a file, and it cannot be loaded from the Hugging Face hub ({first_line(error)}); "
+        "offline, HF_HUB_OFFLINE=1 uses an earlier download"
+    )

@@ -1,0 +1,45 @@
+"""Models on disk, and from a name to a model: see `loading` for the way that `suite.load` takes."""
+
+from suite.checkpoint.format import (
+    Base,
+    Checkpoint,
+    Unfinished,
+    expected_tensors,
+    fingerprint,
+    load_checkpoint,
+    mark_unfinished,
+    read_config,
+    save_checkpoint,
+    skeleton,
+    untied,
+)
+from suite.checkpoint.hub import PUBLISHED, resolve
+from suite.checkpoint.loading import convert, load, read, vocabulary
+from suite.checkpoint.model import Model
+from suite.checkpoint.tensors import Storage, check_shapes, read_tensors, write_atomic, write_tensors
+
+__all__ = [
+    "PUBLISHED",
+    "Base",
+    "Checkpoint",
+    "Model",
+    "Storage",
+    "Unfinished",
+    "check_shapes",
+    "convert",
+    "expected_tensors",
+    "fingerprint",
+    "load",
+    "load_checkpoint",
+    "mark_unfinished",
+    "read",
+    "read_config",
+    "read_tensors",
+    "resolve",
+    "save_checkpoint",
+    "skeleton",
+    "untied",
+    "vocabulary",
+    "write_atomic",
+    "write_tensors",
+]

@@ -1,0 +1,98 @@
+"""From a name to a directory: an embedded checkpoint, a local path, or a Hugging Face id."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from suite.errors import CheckpointError, ConfigError
+from suite.task.registry import embedded, registered, suggest
+
+PUBLISHED = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
+# what is fetched of a repository; the same weights for other libraries stay where they are
+NEEDED = (
+    "config.json",
+    "model.safetensors",
+    "model-*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "vocab.json",
+    "merges.txt",
+    "README.md",
+)
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+
+
+def resolve(name: str | Path, *, revision: str | None = None) -> Path:
+    """The directory a name stands for.
+
+    Args:
+        name: in this order, a directory with a checkpoint (or of a run, with a checkpoint in it), an embedded
+            checkpoint, or a Hugging Face id, which is fetched into that library's cache.
+        revision: branch, tag or commit of a Hugging Face id.
+
+    Raises:
+        CheckpointError: there is no such model, or it cannot be fetched; the message says what to do.
+        ConfigError: a revision of something that has none.
+    """
+    name = str(name)
+    directory = local(name) or embedded().get(name)
+    if directory is not None:
+        if revision is not None:
+            raise ConfigError(f"a revision belongs to a Hugging Face id, but {name!r} is the directory {directory}")
+        return directory
+    if name in PUBLISHED:
+        return _fetch(PUBLISHED[name], revision)
+    path = Path(name)
+    if path.is_file():
+        raise CheckpointError(f"{name} is a file; give the directory it is in")
+    if (path / "recipe.json").is_file():
+        raise CheckpointError(f"the run in {name} has no checkpoint yet; give its training command again to resume it")
+    if path.exists():
+        raise CheckpointError(f"{name} is not a checkpoint: it has no config.json")
+    if "/" not in name:
+        if name in registered():
+            raise CheckpointError(f"task {name!r} has no embedded checkpoint; train one with `suite train {name}`")
+        raise CheckpointError(f"no model {name!r}; {suggest(name, [*embedded(), *PUBLISHED])}")
+    if _HUB_ID.fullmatch(name) and not path.parent.is_dir():
+        return _fetch(name, revision)
+    raise CheckpointError(f"{name} does not exist; give a checkpoint's directory, or a Hugging Face id as owner/name")
+
+
+def local(name: str) -> Path | None:
+    """A checkpoint's directory of that name, or the checkpoint in a run's directory."""
+    path = Path(name)
+    return next((folder for folder in (path, path / "checkpoint") if (folder / "config.json").is_file()), None)
+
+
+def _fetch(identifier: str, revision: str | None) -> Path:
+    """Fetch a repository of the Hugging Face hub, or find it in the cache.
+
+    Raises:
+        CheckpointError: one line that says what to do.
+    """
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(snapshot_download(identifier, revision=revision, allow_patterns=list(NEEDED)))
+    except Exception as error:  # the library's own errors, those of two HTTP libraries, a full disk
+        raise CheckpointError(_why_not_fetched(identifier, revision, error)) from error
+
+
+def _why_not_fetched(identifier: str, revision: str | None, error: Exception) -> str:
+    """One line on what went wrong with the Hugging Face hub, and what to do."""
+    from huggingface_hub import constants, errors
+
+    pinned = identifier if revision is None else f"{identifier} at {revision}"
+    if isinstance(error, errors.GatedRepoError):
+        return f"{identifier} is gated: accept its terms at https://huggingface.co/{identifier}, then `hf auth login`"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return f"the Hugging Face hub has no {identifier}; if it is private, log in with `hf auth login`"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{identifier} has no revision {revision!r}; see its branches and tags on its page"
+    if isinstance(error, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:
+        return f"{pinned} is not in the cache, and HF_HUB_OFFLINE forbids downloading it; unset it, or give a directory"
+    if isinstance(error, errors.LocalEntryNotFoundError):
+        return f"{pinned} is not in the cache, and the Hugging Face hub cannot be reached; connect, or give a directory"
+    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    return f"{pinned} could not be downloaded from the Hugging Face hub: {reason}"

@@ -1,0 +1,150 @@
+"""From a name to a model, one way: name, directory, settings, tensors, model.
+
+`hub` finds the directory; its config.json, read once, says which reader takes the weights; `model` puts them together.
+"""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import torch
+
+from suite.checkpoint import gpt2
+from suite.checkpoint.format import Checkpoint, load_checkpoint, read_config, save_checkpoint
+from suite.checkpoint.hub import local, resolve
+from suite.checkpoint.model import Model, assemble, find_device
+from suite.checkpoint.tensors import Storage
+from suite.errors import CheckpointError, ConfigError, UnfinishedWarning
+
+if TYPE_CHECKING:
+    from suite.text.tokenizer import Tokenizer
+
+
+def load(
+    name: str | Path,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype | None = None,
+    quantize: str | None = None,
+    revision: str | None = None,
+) -> Model:
+    """Read a model.
+
+    Args:
+        name: of an embedded checkpoint ("lm"), a directory (ours, or GPT-2 as `transformers` saves it), "gpt2",
+            "gpt2-medium", "gpt2-large", "gpt2-xl", or another Hugging Face id of one of the two kinds.
+        device: where the weights go.
+        dtype: of the weights (None: float32).
+        quantize: prepares for inference alone, with "float32", "float16" or "int8" weights (None: as they are, ready to
+            train or to save); see `suite.model.quantize.prepare_for_inference`.
+        revision: branch, tag or commit of a Hugging Face id.
+
+    Raises:
+        CheckpointError: there is no such model, or it cannot be read; the message says what to do.
+        ConfigError: the device is not there, or the options contradict each other.
+
+    Warns:
+        UnfinishedWarning: the model's training run has not come to its end.
+
+    Example:
+        >>> from suite import load
+        >>> model = load("lm")
+        >>> ids = torch.tensor([model.tokenizer.encode("The planet earth")])
+        >>> model.transformer(ids).shape == (*ids.shape, model.config.vocab_size)
+        True
+    """
+    if quantize is not None and dtype is not None:
+        raise ConfigError("quantize decides the type of the weights; give it or dtype, not both")
+    place = find_device(device)
+    checkpoint = read(resolve(name, revision=revision))
+    if checkpoint.unfinished is not None:
+        warnings.warn(
+            f"{name} is unfinished: {checkpoint.unfinished}; give its training command again to resume it",
+            UnfinishedWarning,
+            stacklevel=2,
+        )
+    return assemble(checkpoint, str(name), place, dtype or torch.float32, quantize)
+
+
+def convert(
+    name: str | Path,
+    directory: Path | str,
+    *,
+    to: Literal["transformers", "suite"] = "transformers",
+    storage: Storage = "float32",
+    revision: str | None = None,
+) -> None:
+    """Write a model in another format.
+
+    Args:
+        name: of the model, as for `load`.
+        directory: made if need be; there must be no model in it.
+        to: "transformers" (a GPT-2 directory) or "suite".
+        storage: type of the weights on disk; int8 for "suite" alone.
+        revision: branch, tag or commit of a Hugging Face id.
+
+    Raises:
+        CheckpointError: the model cannot be read, or the directory not written.
+        ConfigError: the format cannot hold this model, or the directory holds one already.
+    """
+    source, directory = resolve(name, revision=revision), Path(directory)
+    if directory.resolve() == source.resolve():
+        raise ConfigError(f"{directory} is the model's own directory; choose another one to write to")
+    if local(str(directory)) is not None:
+        raise ConfigError(f"{directory} already contains a model; choose a new directory, or remove it")
+    model = load(source)
+    if to == "transformers":
+        if storage == "int8":
+            raise ConfigError("int8 is a storage type of suite's own format; transformers gets float32 or float16")
+        gpt2.export(model, directory, storage=storage)
+    else:
+        card = source / "README.md"
+        save_checkpoint(
+            directory,
+            model.config,
+            model.transformer.state_dict(),
+            model.tokenizer,
+            task=model.task,
+            head=None if model.head is None else model.head.state_dict(),
+            storage=storage,
+            extra=dict(model.extra),
+            tensors=model.tensors,
+            card=card.read_text(encoding="utf-8") if card.exists() else None,
+            unfinished=model.unfinished,
+        )
+
+
+def read(directory: Path) -> Checkpoint:
+    """Read a directory of either kind, told apart by its config.json; what is added to a base, with its base.
+
+    Raises:
+        CheckpointError: it is of neither kind, or damaged, or its tokenizer has ids that the model has not.
+    """
+    settings = read_config(directory)
+    if settings.get("format") != "suite":
+        checkpoint = gpt2.read(directory, settings)
+    elif "base" in settings:
+        checkpoint = load_checkpoint(directory, read(resolve(str(settings["base"]["name"]))), settings)
+    else:
+        checkpoint = load_checkpoint(directory, settings=settings)
+    if checkpoint.tokenizer is not None and checkpoint.tokenizer.vocab_size > checkpoint.config.vocab_size:
+        raise CheckpointError(
+            f"{directory}: the tokenizer has {checkpoint.tokenizer.vocab_size} ids, but the model has "
+            f"{checkpoint.config.vocab_size}; they do not belong together"
+        )
+    return checkpoint
+
+
+def vocabulary(name: str) -> tuple[Tokenizer, int]:
+    """The tokenizer and the context of the model that training data are prepared for.
+
+    Raises:
+        CheckpointError: there is no such model.
+        ConfigError: it has no tokenizer.
+    """
+    checkpoint = read(resolve(name))
+    if checkpoint.tokenizer is None:
+        raise ConfigError(f"{name} has no tokenizer, so it cannot read texts")
+    return checkpoint.tokenizer, checkpoint.config.context

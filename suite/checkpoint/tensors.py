@@ -1,0 +1,114 @@
+"""Tensors on disk: safetensors files, written whole or not at all, and the types that weights are stored in.
+
+Nothing here reads or writes pickle. Every file is written to a temporary name, synced and renamed, so that a full disk
+or a crash leaves the previous file as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from suite import files
+from suite.errors import CheckpointError
+from suite.model.quantize import dequantize_int8, quantize_int8
+
+Storage = Literal["float32", "float16", "bfloat16", "int8"]
+SCALE = ".scale"  # suffix of the tensor that holds an int8 tensor's scales, one an output channel
+
+
+def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
+    """Write a file whole or not at all; see `suite.files.write_atomic`.
+
+    Raises:
+        CheckpointError: the file could not be written (a full disk, say); the old file is untouched.
+    """
+    try:
+        files.write_atomic(path, content)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"could not write {path}: {error}; what was there before is unchanged") from error
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str] | None = None) -> None:
+    """Write a safetensors file atomically."""
+    content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    write_atomic(path, lambda temporary: save_file(content, temporary, metadata=dict(metadata or {})))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Raises:
+        CheckpointError: the file is missing, truncated or not a safetensors file.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{path} does not exist") from error
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}; copy it again") from error
+
+
+def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
+    """Compare names and shapes of tensors.
+
+    Raises:
+        CheckpointError: names the first tensor that is missing, extra or misshapen.
+    """
+    for name, tensor in expected.items():
+        if name not in found:
+            raise CheckpointError(f"{path}: tensor {name!r} is missing")
+        if found[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} has shape {tuple(found[name].shape)}, "
+                f"but the configuration says {tuple(tensor.shape)}"
+            )
+    for name in found:
+        if name not in expected:
+            raise CheckpointError(f"{path}: tensor {name!r} is not part of this model")
+
+
+def pack(state_dict: Mapping[str, Tensor], storage: Storage) -> dict[str, Tensor]:
+    """Weights in a storage type: int8 takes matrices with a scale an output channel, and leaves vectors in float32.
+
+    Whole numbers stay as they are.
+    """
+    packed: dict[str, Tensor] = {}
+    for name, tensor in state_dict.items():
+        if not tensor.is_floating_point():
+            packed[name] = tensor
+        elif storage != "int8":
+            packed[name] = tensor.to(getattr(torch, storage))
+        elif tensor.dim() == 2:
+            packed[name], packed[name + SCALE] = quantize_int8(tensor.float())
+        else:
+            packed[name] = tensor.float()
+    return packed
+
+
+def unpack(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """The inverse of `pack`, to float32."""
+    state_dict: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if name.endswith(SCALE):
+            if name.removesuffix(SCALE) not in tensors:
+                raise CheckpointError(f"{path}: tensor {name!r} scales a tensor that is missing")
+        elif tensor.dtype == torch.int8:
+            if name + SCALE not in tensors:
+                raise CheckpointError(f"{path}: tensor {name + SCALE!r} is missing")
+            scale = tensors[name + SCALE]
+            if scale.shape != tensor.shape[:1]:
+                raise CheckpointError(
+                    f"{path}: tensor {name + SCALE!r} has shape {tuple(scale.shape)}, not {tuple(tensor.shape[:1])}"
+                )
+            state_dict[name] = dequantize_int8(tensor, scale)
+        else:
+            state_dict[name] = tensor.float() if tensor.is_floating_point() else tensor
+    return state_dict

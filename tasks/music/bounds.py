@@ -1,0 +1,166 @@
+"""How dense music is, how many keys sound in it and how long: measured on training pieces, held to by the grammar.
+
+A small model drifts: it forgets keys that it holds, and strikes others. What it plays stays within what its training
+pieces do. Each bound is a pair of quantiles: up to the first a model is free; from there to the second it plays ever
+fewer strokes, and beyond it none. Lengths of notes are a table of quantiles, from which each note draws the
+length at which its end is due: a single longest length would be heard, and seen in a histogram.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from suite.data.events import STEP_RATE
+from suite.data.performance import Performance
+from suite.errors import CheckpointError
+
+WINDOWS = (1, 4)  # seconds over which strokes are counted
+FREE, MOST = 0.9, 0.99  # quantiles over time of strokes in a window, and of keys sounding
+TAIL = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)  # quantiles over notes of their lengths
+EVERY = 0.1  # seconds between the moments at which music is looked at
+
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What music does not exceed, but for one moment in a hundred.
+
+    The defaults, for checkpoints that keep no bounds, are those of the embedded model: classical piano pieces and piano
+    arrangements of pop songs.
+
+    Args:
+        strokes: for each of `WINDOWS`, quantiles of the notes struck in so many seconds.
+        voices: quantiles of the keys that sound at once.
+        lengths: quantiles `TAIL` of the lengths of notes, in seconds.
+    """
+
+    strokes: tuple[Pair, ...] = ((13.0, 23.0), (47.0, 86.0))
+    voices: Pair = (7.0, 13.0)
+    lengths: tuple[float, ...] = (1.46, 1.9, 2.66, 3.31, 4.08, 5.59, 6.87)
+
+    @classmethod
+    def of(cls, performances: Sequence[Performance]) -> Bounds | None:
+        """The bounds of some music; None where it has no notes."""
+        kept = [one for one in performances if len(one)]
+        if not kept:
+            return None
+        ends = [_moments(one) for one in kept]
+
+        def over_time(counts: Sequence[NDArray[np.integer]]) -> Pair:
+            free, most = np.quantile(np.concatenate(counts), (FREE, MOST), method="inverted_cdf")
+            return float(free), float(most)
+
+        return cls(
+            strokes=tuple(
+                over_time([struck(one, times, window) for one, times in zip(kept, ends, strict=True)])
+                for window in WINDOWS
+            ),
+            voices=over_time([sounding(one, times) for one, times in zip(kept, ends, strict=True)]),
+            lengths=tuple(
+                round(float(value), 2)
+                for value in np.quantile(np.concatenate([one.end - one.start for one in kept]), TAIL)
+            ),
+        )
+
+    @classmethod
+    def from_dict(cls, extra: Mapping[str, Any], name: str) -> Bounds:
+        """The bounds of a checkpoint; the defaults where it keeps none.
+
+        Raises:
+            CheckpointError: what it keeps are no bounds.
+        """
+        kept = extra.get("bounds")
+        if kept is None:
+            return cls()
+        try:
+            strokes = tuple((float(free), float(most)) for free, most in kept["strokes"])
+            free, most = map(float, kept["voices"])
+            lengths = tuple(map(float, kept["lengths"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{name}: its config.json has bounds that cannot be read ({error!r})") from None
+        rising = all(first <= last for first, last in (*strokes, (free, most), *itertools.pairwise(lengths)))
+        numbers = (*(number for pair in strokes for number in pair), free, most, *lengths)
+        if len(strokes) != len(WINDOWS) or len(lengths) != len(TAIL) or not rising:
+            raise CheckpointError(f"{name}: its config.json has bounds of another number or order than quantiles have")
+        if not all(0 < number < math.inf for number in numbers):
+            raise CheckpointError(f"{name}: its config.json has bounds that are not above 0")
+        return cls(strokes=strokes, voices=(free, most), lengths=lengths)
+
+    def to_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps, for `from_dict`."""
+        return {
+            "strokes": [list(pair) for pair in self.strokes],
+            "voices": list(self.voices),
+            "lengths": list(self.lengths),
+        }
+
+    def raised(self, given: Bounds | None) -> Bounds:
+        """Bounds that forbid nothing that some given music does."""
+        if given is None:
+            return self
+        return Bounds(
+            strokes=tuple(_higher(*pairs) for pairs in zip(self.strokes, given.strokes, strict=True)),
+            voices=_higher(self.voices, given.voices),
+            lengths=tuple(map(max, self.lengths, given.lengths)),
+        )
+
+    def denser(self, factor: float) -> Bounds:
+        """Bounds of music with so many times as many notes at once; never stricter than these."""
+        factor = max(1.0, factor)
+        return Bounds(
+            strokes=tuple((free * factor, most * factor) for free, most in self.strokes),
+            voices=(self.voices[0] * factor, self.voices[1] * factor),
+            lengths=self.lengths,
+        )
+
+    def due(self, chance: float) -> int:
+        """Steps after which a note's end is due, by a number in [0, 1): long notes as often as in training music."""
+        place = TAIL[0] + chance * (TAIL[-1] - TAIL[0])
+        return max(1, round(float(np.interp(place, TAIL, self.lengths)) * STEP_RATE))
+
+
+def thinned(count: float, bound: Pair) -> float:
+    """The factor of the odds of one more stroke: 1 below the first bound, 0 from the second on.
+
+    Args:
+        count: of what is bounded, now.
+        bound: where thinning begins and ends.
+    """
+    free, most = bound
+    if count < free:
+        return 1.0
+    return max(0.0, (most - count) / (most - free + 1))
+
+
+def _higher(one: Pair, other: Pair) -> Pair:
+    return max(one[0], other[0]), max(one[1], other[1])
+
+
+def _moments(performance: Performance) -> NDArray[np.float64]:
+    """Times evenly spread over the music, between two steps of the grid; at least its middle."""
+    first, last = float(performance.start[0]), performance.duration
+    times = np.arange(first + EVERY / 2 + 0.5 / STEP_RATE, last, EVERY)
+    return times if len(times) else np.array([(first + last) / 2])
+
+
+def struck(performance: Performance, times: NDArray[np.float64], window: float) -> NDArray[np.int64]:
+    """(T,) notes struck in the window before each moment."""
+    starts = performance.start
+    found: NDArray[np.int64] = np.searchsorted(starts, times) - np.searchsorted(starts, times - window)
+    return found
+
+
+def sounding(performance: Performance, times: NDArray[np.float64]) -> NDArray[np.int64]:
+    """(T,) notes that sound at each moment."""
+    found: NDArray[np.int64] = np.searchsorted(performance.start, times) - np.searchsorted(
+        np.sort(performance.end), times
+    )
+    return found

@@ -1,0 +1,137 @@
+"""Extracts: which sentences of an article a summary is made of.
+
+Shapes: `S` sentences of the body, `N` candidates among them, `F` features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from suite.data.articles import Article
+from suite.model.transformer import Transformer
+from suite.sampling.score import continuation_logprobs
+from suite.tasks.summarize.format import ArticleFormat
+from suite.tasks.summarize.select import BodySentence, Floats, Ranker, features, is_whole, pick, words_of
+
+CANDIDATES = 32  # sentences whose likelihood is computed; more for an extract that needs them
+BATCH = 16
+
+Progress = Callable[[str, int, int], object]  # called with the present step, how much of it is done, and its total
+
+
+def silent(_step: str, _done: int, _total: int) -> None:
+    """Report no progress."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidates:
+    """Sentences that an extract may be made of.
+
+    Attributes:
+        sentences: in order of the text.
+        rows: (N, F + 2) their features; their log-probability per token as a lead, after the selected body; and how
+            much higher that is than after no body.
+        read: sentences of the body that were selected.
+    """
+
+    sentences: list[BodySentence]
+    rows: Floats
+    read: int
+
+
+class Extractor:
+    """Chooses sentences by position, content, and how likely the model finds them as a lead.
+
+    Args:
+        transformer: trained to write leads, in evaluation mode.
+        format: of its sequences.
+        ranker: of the selection.
+        weights: of the features with the likelihoods; None where they are not fitted yet.
+        prefix: whether all tokens of a prompt see each other.
+    """
+
+    def __init__(
+        self, transformer: Transformer, format: ArticleFormat, ranker: Ranker, weights: Ranker | None, prefix: bool
+    ) -> None:
+        self.transformer, self.format = transformer, format
+        self.ranker, self.weights, self.prefix = ranker, weights, prefix
+
+    def rank(self, article: Article, sentences: Sequence[BodySentence], progress: Progress) -> tuple[Floats, Floats]:
+        """(S, F) features of sentences, and the (S,) scores that these give."""
+        total = len(sentences)
+        rows = features(article.title, sentences, lambda done: progress("ranking sentences", done, total))
+        return rows, self.ranker.scores(rows)
+
+    def select(
+        self, article: Article, sentences: Sequence[BodySentence], progress: Progress = silent
+    ) -> list[BodySentence]:
+        """The sentences of an article that the model reads."""
+        _, scores = self.rank(article, sentences, progress)
+        return [sentences[place] for place in self.format.select(sentences, scores)]
+
+    def candidates(
+        self,
+        article: Article,
+        sentences: Sequence[BodySentence],
+        number: int = CANDIDATES,
+        progress: Progress = silent,
+        *,
+        most: int = 0,
+        words: int = 0,
+    ) -> Candidates:
+        """The sentences that rank best before the model has seen them, and what it makes of them.
+
+        Args:
+            article: of the sentences.
+            sentences: all of its body.
+            number: of candidates; there are more where `most` or `words` need more.
+            progress: called with the present step.
+            most: whole sentences to choose among, at least.
+            words: in whole sentences, at least.
+        """
+        rows, scores = self.rank(article, sentences, progress)
+        order = np.argsort(-scores, kind="stable")
+        # bounded: in a long text without full stops it would be all sentences
+        first = [sentences[place] for place in order[: 4 * most + words]]
+        best = np.sort(order[: max(number, enough(first, most, words))])
+        chosen = [sentences[place] for place in self.format.select(sentences, scores)]
+        texts = [sentences[place].text for place in best]
+        likelihoods = []
+        for step, prompt in enumerate((self.format.prompt(article, chosen), self.format.around(article.title, ""))):
+            progress("scoring sentences", step, 2)
+            likelihoods.append(self.likelihoods(prompt, texts))
+        behind, alone = likelihoods
+        rows = np.column_stack([rows[best], behind, behind - alone])
+        return Candidates(sentences=[sentences[place] for place in best], rows=rows, read=len(chosen))
+
+    def likelihoods(self, prompt: Sequence[int], texts: Sequence[str]) -> Floats:
+        """(N,) mean log-probability per token of each text after a prompt, in nats."""
+        room = max(1, self.transformer.config.context - len(prompt))
+        ids = [self.format.tokenizer.encode(text)[:room] for text in texts]
+        prefix = len(prompt) if self.prefix else 0
+        found = continuation_logprobs(self.transformer, prompt, ids, prefix=prefix, batch=BATCH)
+        return np.array([float(logprobs.mean()) for logprobs in found])
+
+    def extract(self, given: Candidates, fits: Callable[[BodySentence], bool], most: int) -> list[BodySentence]:
+        """The best of the candidates, in order of the text; `fits` and `most` as in `pick`."""
+        assert self.weights is not None
+        scores = self.weights.scores(given.rows)
+        places = [place for place, one in enumerate(given.sentences) if is_whole(one)] or list(range(len(scores)))
+        sentences = [given.sentences[place] for place in places]
+        return [sentences[place] for place in pick(sentences, scores[places], fits, most)]
+
+
+def enough(sentences: Sequence[BodySentence], most: int, words: int) -> int:
+    """How many sentences, from the first, contain `most` different whole ones that have `words` words together."""
+    known: set[tuple[str, ...]] = set()
+    size = 0
+    for number, one in enumerate(sentences):
+        if len(known) >= most and size >= words:
+            return number
+        if is_whole(one) and (own := tuple(words_of(one.text))) not in known:
+            known.add(own)
+            size += len(one.text.split())
+    return len(sentences)

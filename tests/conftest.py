@@ -1,0 +1,38 @@
+"""What all tests share: few Hypothesis examples unless a profile is named, and no waiting for the disk."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+EXAMPLES = 25  # of each property, where no --hypothesis-profile is named; .ci/run names `ci`, which leaves all of them
+REAL_FSYNC = os.fsync
+
+settings.register_profile("local", max_examples=EXAMPLES, deadline=None)  # a busy machine is no fault
+settings.load_profile("local")  # before the tests are imported, and before the plugin loads the profile that is named
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Cap the examples of a test that asks for more by itself; a profile does not reach those."""
+    test = getattr(item, "function", None)
+    own = getattr(test, "_hypothesis_internal_use_settings", None)
+    if own is not None and own.max_examples > EXAMPLES and not item.config.getoption("--hypothesis-profile"):
+        test._hypothesis_internal_use_settings = settings(own, max_examples=EXAMPLES)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_fsync() -> Iterator[None]:
+    """Write to the page cache alone: no test cuts the power, and a loaded disk takes seconds for a sync."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def real_fsync(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tests marked `fsync` get the real one."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("fsync"):
+            patch.setattr(os, "fsync", REAL_FSYNC)
+        yield
