@@ -173,22 +173,11 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
             DataError: fewer than two classes, or a validation label that no training text has.
         """
         from suite.data.labelled import check
-        from suite.tasks.classify.codec import ClassifyCodec
         from suite.tasks.classify.loss import classification
         from suite.training.batches import ShuffledSource
 
         options = tables.options
-        tokenizer, context = _tokenizer(tables.tokenizer, recipe, train)
-        labels = sorted({label for record in train for label in record.labels})
-        multi = options.multi if options.multi is not None else any(len(record.labels) != 1 for record in train)
-        check_labels(labels, train, valid, multi)
-        codec = ClassifyCodec(
-            tokenizer,
-            labels=tuple(labels),
-            multi=multi,
-            attention=options.attention,
-            max_tokens=min(options.max_tokens or context, context),
-        )
+        codec = _codec(recipe, tables, train, valid)
         examples, longer = codec.examples(train)
         held, _ = codec.examples(valid)
         remarks = [*notes, *check(train, valid)]
@@ -206,10 +195,10 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
         return TrainingData(
             train=ShuffledSource(examples, recipe.seed),
             valid=held,
-            tokenizer=tokenizer,
-            vocab_size=tokenizer.vocab_size,
+            tokenizer=codec.tokenizer,
+            vocab_size=codec.tokenizer.vocab_size,
             extra=codec.to_dict() | ({"pairs": kinds.pop()} if len(kinds) == 1 else {}),
-            outputs=len(labels),
+            outputs=len(codec.labels),
             loss=classification(
                 smoothing=recipe.loss.smoothing,
                 lm_weight=options.lm_weight,
@@ -249,6 +238,24 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
             return Classified(text=text, label=None, probability=0.0, labels=(), scores={})
 
         return BulkFormat(columns=columns, values=values, line=line, empty=empty, rows=512, characters=1 << 20)
+
+
+def _codec(recipe: Recipe, tables: Tables, train: Sequence[Labelled], valid: Sequence[Labelled]) -> ClassifyCodec:
+    """How sequences are written, for the labels of the training texts."""
+    from suite.tasks.classify.codec import ClassifyCodec
+
+    options = tables.options
+    tokenizer, context = _tokenizer(tables.tokenizer, recipe, train)
+    labels = sorted({label for record in train for label in record.labels})
+    multi = options.multi if options.multi is not None else any(len(record.labels) != 1 for record in train)
+    check_labels(labels, train, valid, multi)
+    return ClassifyCodec(
+        tokenizer,
+        labels=tuple(labels),
+        multi=multi,
+        attention=options.attention,
+        max_tokens=min(options.max_tokens or context, context),
+    )
 
 
 def _tokenizer(table: ClassifyTokenizer, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
