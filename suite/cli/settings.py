@@ -9,7 +9,7 @@
     def run(options: RunOptions) -> None: ...
 
 The type of a field decides the option's: `bool` is a flag, `X | None` may be left out, `tuple[str, ...]` may be given
-several times, a `Literal` is a choice.
+several times, a `Literal` is a choice. An option whose default is `REQUIRED` must be given.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 import click
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+REQUIRED: Any = dataclasses.MISSING  # as a default: the option must be given, and so must the field
 _KEY = "option"
 
 
@@ -53,7 +54,7 @@ def setting(
     """A field that is also an option of a command.
 
     Args:
-        default: None for an option that may be left out.
+        default: None for an option that may be left out, `REQUIRED` for one that may not.
         help: one sentence; the default is added to it.
         flags: names on the command line (by default `--` and the field's name with hyphens).
         metavar: what stands for the value in the help.
@@ -106,11 +107,15 @@ def option_of(field: dataclasses.Field[Any], hint: Any, default: Any) -> Callabl
         settings["type"] = option.type or _type(hint)
         settings["multiple"] = get_origin(hint) is tuple and "nargs" not in settings
         settings["metavar"] = option.metavar
+    if default is REQUIRED:
+        default, settings["required"] = None, True
+    else:
+        settings["default"] = default  # given as None it would be a value, and nothing required
     shown = option.shown
     if shown is None and default is not None and default is not False and default not in ("", ()):
         shown = ", ".join(map(str, default)) if isinstance(default, tuple) else f"{default}"
     text = f"{option.help}  [default: {shown}]" if shown else option.help
-    return click.option(*flags, field.name, default=default, help=text, **settings)
+    return click.option(*flags, field.name, help=text, **settings)
 
 
 def _type(hint: Any) -> Any:

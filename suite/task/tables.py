@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError
+from suite.tables import field_names, from_table, nearest
 
 if TYPE_CHECKING:
     from suite.task.contract import Task
@@ -75,24 +74,20 @@ class Tables:
 
 
 def read_tables(task: Task[Any, Any, Any], recipe: Recipe) -> Tables:
-    """Parse a recipe's tables for a task.
+    """The tables of a recipe that a task reads, as the dataclasses that it declares.
 
     Raises:
-        ConfigError: a key that the task does not read, or a value of the wrong type; the nearest key is named.
-
+        ConfigError: a key that the task does not read (the nearest is named), or a value of the wrong type.
     """
-    from suite.training.recipe import from_table
-
     kinds = {"data": task.data_table, "tokenizer": task.tokenizer_table, task.name: task.options_table}
     given = {"data": recipe.data, "tokenizer": recipe.tokenizer, task.name: recipe.options}
-    known = list(_keys(kinds))
+    names = {table: field_names(kind) for table, kind in kinds.items()}
     for table, values in given.items():
         for key in values:
-            if f"{table}.{key}" not in known:
-                near = difflib.get_close_matches(f"{table}.{key}", known, n=1, cutoff=0.0)
-                raise ConfigError(
-                    f"the task {task.name!r} reads no {table}.{key}" + (f"; did you mean {near[0]}?" if near else "")
-                )
+            if key not in names[table]:
+                near = _nearest(table, key, names)
+                hint = f"; did you mean {near}?" if near else ""
+                raise ConfigError(f"the task {task.name!r} reads no {table}.{key}{hint}")
     for key in ("smoothing", "source_weight"):
         if key not in task.loss_keys and getattr(recipe.loss, key):
             raise ConfigError(f"the task {task.name!r} reads no loss.{key}; leave it out")
@@ -100,7 +95,10 @@ def read_tables(task: Task[Any, Any, Any], recipe: Recipe) -> Tables:
     return Tables(data=parsed[0], tokenizer=parsed[1], options=parsed[2])
 
 
-def _keys(kinds: dict[str, type]) -> Iterator[str]:
-    for table, kind in kinds.items():
-        for one in fields(kind):
-            yield f"{table}.{one.name}"
+def _nearest(table: str, key: str, names: dict[str, list[str]]) -> str | None:
+    """The full key that `table.key` was probably meant to be: the same in another table, or one alike in this one."""
+    for other, keys in names.items():
+        if key in keys:
+            return f"{other}.{key}"
+    near = nearest(key, names[table])
+    return near and f"{table}.{near}"

@@ -3,7 +3,7 @@
 from suite.training.batches import Batch, Example, PackedSource, ShuffledSource
 from suite.training.loop import TrainResult, train
 from suite.training.loss import cross_entropy, language_modelling
-from suite.training.recipe import Recipe, from_table
+from suite.training.recipe import Recipe
 
 __all__ = [
     "Batch",
@@ -13,7 +13,6 @@ __all__ = [
     "ShuffledSource",
     "TrainResult",
     "cross_entropy",
-    "from_table",
     "language_modelling",
     "train",
 ]

@@ -1,35 +1,28 @@
-"""A recipe: everything that decides a training run, as one TOML file over frozen dataclasses.
-
-`from_table` turns any table into any dataclass and names what does not fit; tasks use it for tables of their own.
-"""
+"""A recipe: everything that decides a training run, as one TOML file read into frozen dataclasses."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
-import math
 import tomllib
-import types
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal
 
 from suite.errors import ConfigError
 from suite.model.config import ModelConfig
-
-T = TypeVar("T")
+from suite.tables import check_keys, convert, field_names, from_table
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchConfig:
-    """How much an optimizer step sees.
+    """Examples in an optimizer step.
 
     Args:
         size: examples a step; 0 when `tokens` decides.
         tokens: real tokens a step, for examples of many lengths; 0 when `size` decides.
-        micro_tokens: tokens in one forward pass at most, padding included; 0 for the whole step at once. It changes
+        micro_tokens: most tokens in one forward pass, padding included; 0 for the whole step at once. It changes
             memory and speed, not what is learnt.
     """
 
@@ -44,15 +37,15 @@ class BatchConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OptimizerConfig:
-    """How gradients become steps.
+    """The optimizer and its settings.
 
     Args:
         kind: "adamw", or "muon" for the matrices of the blocks and AdamW for the rest.
         lr: full learning rate.
-        matrix_lr: full learning rate of what Muon takes (None: lr).
-        beta1, beta2, eps: AdamW's. Source: Loshchilov and Hutter 2019.
-        momentum: Muon's.
-        weight_decay: of matrices.
+        matrix_lr: full learning rate of the matrices that Muon updates (None: lr).
+        beta1, beta2, eps: of AdamW. Source: Loshchilov and Hutter 2019.
+        momentum: of Muon.
+        weight_decay: of matrices; vectors have none.
         clip: largest norm of the whole gradient; 0 for no limit.
     """
 
@@ -77,11 +70,11 @@ class OptimizerConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScheduleConfig:
-    """How the learning rate moves; see `suite.training.optimizer.rate_factor`.
+    """Learning rate by step; see `suite.training.optimizer.rate_factor`.
 
     Args:
-        kind: its shape after the warm-up.
-        warmup: steps from near 0 to the full rate; below 1, the share of all steps that they are.
+        kind: shape of the curve after the warm-up.
+        warmup: steps from near 0 to the full rate; below 1, a share of all steps.
         cooldown: share of all steps over which a trapezoid falls.
         final: share of the full rate at the end.
     """
@@ -103,7 +96,7 @@ class AveragingConfig:
     Args:
         kind: "none" (the weights themselves), "ema" (exponential moving average of all steps) or "last" (mean of
             the last few snapshots).
-        decay: of the EMA a step; it starts lower, so that the first weights are soon forgotten.
+        decay: of the EMA, by step; it starts lower, so that the first weights are soon forgotten.
         count: snapshots in the mean.
         every: steps between snapshots.
     """
@@ -120,11 +113,11 @@ class AveragingConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LossConfig:
-    """What next-token prediction is charged for.
+    """The loss of next-token prediction.
 
     Args:
         smoothing: label smoothing.
-        source_weight: weight of the tokens before an example's target.
+        source_weight: weight of the tokens before an example's target; those of the target have weight 1.
     """
 
     smoothing: float = 0.0
@@ -137,13 +130,14 @@ class LossConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TuneConfig:
-    """Which weights of a base model learn; see `suite.model.lora`.
+    """Which weights of a base model are trained; see `suite.model.lora`.
 
     Args:
-        kind: "full" (all), "head" (none but the task's head), "lora" (low-rank additions to the blocks' matrices, and
-            the head) or "scratch" (all, from random values: the base gives shape and tokenizer alone, to compare with).
-        rank: of the additions.
-        alpha: they are scaled by alpha / rank.
+        kind: "full" (all), "head" (only the task's head), "lora" (low-rank additions to the blocks' matrices, and
+            the head) or "scratch" (all, from random values: only shape and tokenizer come from the base, to compare
+            with the others).
+        rank: of the low-rank additions.
+        alpha: the additions are scaled by alpha / rank.
     """
 
     kind: Literal["full", "head", "lora", "scratch"] = "full"
@@ -152,7 +146,7 @@ class TuneConfig:
 
     @property
     def keeps_base(self) -> bool:
-        """Whether the base's own weights stay as they are, and what is learnt stands beside them."""
+        """Whether the base's own weights do not change, and what is learnt is kept apart from them."""
         return self.kind in ("head", "lora")
 
     def __post_init__(self) -> None:
@@ -162,7 +156,7 @@ class TuneConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """How long, how often, and on what.
+    """Length of a run, how often it reports and saves, and its precision.
 
     Args:
         steps: optimizer steps of the whole run; 0 when `epochs` decides.
@@ -170,10 +164,11 @@ class RunConfig:
         least_steps: with `epochs`, steps to take even where the examples are few.
         log_every, valid_every, save_every: steps between log rows, validations, and saved states.
         patience: validations without a better loss before stopping early; 0 to never stop early.
-        max_minutes: stop after saving, to be resumed; 0 for no limit.
+        max_minutes: save and stop after this time, to be resumed; 0 for no limit.
         precision: "bfloat16" (autocast), "float32", or "auto": bfloat16 where the device computes it faster.
-        compile: whether blocks are compiled; the first step then takes a minute, on a CPU each new length does.
-        tensorboard: whether to write its event files too.
+        compile: whether blocks are compiled; the first step then takes a minute, and on a CPU so does the first batch
+            of each new length.
+        tensorboard: whether to write TensorBoard's event files too.
         keep: which weights the checkpoint gets: those of the "best" validation loss, or the "last".
         storage: type of the weights in the finished checkpoint.
     """
@@ -206,17 +201,17 @@ class RunConfig:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One training run.
+    """Everything that decides a training run.
 
     Args:
         task: name of the task.
         run, batch, optimizer, schedule, averaging, loss: see their classes.
         seed: of weights, batches and dropout.
         base: name of the model to start from, as for `suite.load`; "" to start from nothing.
-        tune: which weights of the base learn.
+        tune: which weights of the base are trained.
         model: fields of `ModelConfig`; the vocabulary's size may be left to the tokenizer.
-        tokenizer, data: tables for the readers, which check them.
-        options: the table named after the task, which checks it.
+        tokenizer, data: tables that the task's reader checks.
+        options: the table named after the task, which the task checks.
     """
 
     task: str
@@ -240,11 +235,11 @@ class Recipe:
 
     @classmethod
     def load(cls, path: Path | str, overrides: Iterable[str] = ()) -> Recipe:
-        """Read a recipe.
+        """The recipe in a file, with some values overridden.
 
         Args:
             path: a TOML file.
-            overrides: "table.key=value", the value as in TOML, or else taken as text.
+            overrides: "table.key=value"; a value that is not TOML is taken as text.
 
         Raises:
             ConfigError: the file cannot be read, or a key is unknown (the nearest is named) or of the wrong type.
@@ -263,20 +258,20 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, table: Mapping[str, Any], where: str = "recipe") -> Recipe:
-        """The inverse of `to_dict`; also takes the task's options in a table named after the task."""
+        """The recipe that `to_dict` made a table of; the task's options may also be in a table named after the task."""
         table = dict(table)
         task = table.get("task")
-        if isinstance(task, str) and task in table and task not in _names(cls):
+        if isinstance(task, str) and task in table and task not in field_names(cls):
             table["options"] = table.pop(task)
         recipe = from_table(cls, table, where)
-        check_keys(recipe.model, _names(ModelConfig), where, "model.")
+        check_keys(recipe.model, field_names(ModelConfig), where, "model.")
         hints = typing.get_type_hints(ModelConfig)
         for key, value in recipe.model.items():
-            _convert(hints[key], value, where, f"model.{key}")
+            convert(hints[key], value, where, f"model.{key}")
         return recipe
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values, from which `from_dict` makes the same recipe."""
+        """The recipe as plain JSON values, from which `from_dict` makes the same recipe."""
         plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self)))
         return plain
 
@@ -285,61 +280,18 @@ class Recipe:
         yield from _differences(self.to_dict(), other.to_dict(), "")
 
     def model_config(self, vocab_size: int) -> ModelConfig:
-        """The model's configuration.
+        """The configuration of the model.
 
         Args:
             vocab_size: of the tokenizer.
 
         Raises:
-            ConfigError: the recipe has another vocabulary size, or fields do not fit together.
+            ConfigError: the recipe states another vocabulary size, or its fields contradict each other.
         """
         stated = self.model.get("vocab_size", vocab_size)
         if stated != vocab_size:
             raise ConfigError(f"model.vocab_size is {stated}, but the tokenizer has {vocab_size} tokens")
         return ModelConfig.from_dict({**self.model, "vocab_size": vocab_size})
-
-
-def from_table(cls: type[T], table: Mapping[str, Any], where: str, prefix: str = "") -> T:
-    """Make a dataclass of a table, checking every key and type.
-
-    Args:
-        cls: a dataclass of plain values, Literals, unions, tuples, dicts and other dataclasses.
-        table: as tomllib gives it.
-        where: what to call its origin in an error, such as a file's name.
-        prefix: what stands before its keys there, such as "optimizer.".
-
-    Raises:
-        ConfigError: a key is unknown (the nearest is named) or missing, or a value has the wrong type.
-
-    Example:
-        >>> from_table(ScheduleConfig, {"kind": "linear", "warmup": 10}, "recipe.toml").warmup
-        10.0
-    """
-    names = _names(cls)
-    check_keys(table, names, where, prefix)
-    hints = typing.get_type_hints(cls)
-    values = {}
-    for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-        if field.name in table:
-            values[field.name] = _convert(hints[field.name], table[field.name], where, prefix + field.name)
-        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ConfigError(f"{where}: {prefix}{field.name} is missing")
-    try:
-        return cls(**values)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from error
-
-
-def check_keys(table: Mapping[str, Any], names: list[str], where: str, prefix: str) -> None:
-    """Raise a ConfigError that names the first key of `table` not among `names`, and the nearest that is."""
-    for key in table:
-        if key not in names:
-            near = difflib.get_close_matches(key, names, n=1, cutoff=0.0)[0]
-            raise ConfigError(f"{where}: unknown key {prefix + key!r}; did you mean {prefix + near!r}?")
-
-
-def _names(cls: type) -> list[str]:
-    return [field.name for field in dataclasses.fields(cls)]
 
 
 def _differences(here: Mapping[str, Any], there: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any, Any]]:
@@ -351,43 +303,8 @@ def _differences(here: Mapping[str, Any], there: Mapping[str, Any], prefix: str)
             yield prefix + key, old, new
 
 
-def _convert(hint: Any, value: Any, where: str, key: str) -> Any:
-    """`value` as `hint` wants it: int for float, list for tuple, table for dataclass."""
-    origin = get_origin(hint)
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
-        return from_table(hint, value, where, key + ".")
-    if origin in (Union, types.UnionType):
-        if value is None and type(None) in get_args(hint):
-            return None
-        errors = []
-        for choice in get_args(hint):
-            try:
-                return _convert(choice, value, where, key)
-            except ConfigError as error:
-                errors.append(error)
-        raise errors[0]
-    if origin is Literal:
-        if value in get_args(hint):
-            return value
-        raise ConfigError(f"{where}: {key} is {value!r}; the choices are {', '.join(map(str, get_args(hint)))}")
-    if origin is tuple and isinstance(value, list | tuple):
-        return tuple(_convert(get_args(hint)[0], item, where, f"{key}[{place}]") for place, item in enumerate(value))
-    if origin is list and isinstance(value, list):
-        return [_convert(get_args(hint)[0], item, where, f"{key}[{place}]") for place, item in enumerate(value)]
-    if origin is dict and isinstance(value, Mapping):
-        return dict(value)
-    if hint is float and type(value) in (int, float):
-        if not math.isfinite(value):
-            raise ConfigError(f"{where}: {key} is {value}, which is not a finite number")
-        return float(value)
-    if hint is Any or (isinstance(hint, type) and type(value) is hint):
-        return value
-    wanted = "a table" if origin is dict or dataclasses.is_dataclass(hint) else getattr(hint, "__name__", str(hint))
-    raise ConfigError(f"{where}: {key} must be {wanted}, not {value!r}")
-
-
 def _override(table: dict[str, Any], override: str) -> None:
-    """Put "a.b=value" into `table`."""
+    """Set the value of "a.b=value" in `table`."""
     path, equals, text = override.partition("=")
     keys = [key.strip() for key in path.split(".")]
     if not equals or not all(keys):

@@ -222,22 +222,21 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
     def bulk_format(self, pipeline: Classifier | ZeroShot) -> BulkFormat:
         """Columns label and probability, and for a model of several labels a text also labels, a JSON list."""
         from suite.task.kit.bulk import BulkFormat
-        from suite.tasks.classify.results import Classified
 
         columns = ("label", "probability", *(["labels"] if pipeline.multi else []))
 
         def values(result: Classified) -> list[Any]:
-            probability = round(result.probability, 6) if result.scores else None
-            return [result.label, probability, list(result.labels)][: len(columns)]
+            return [result.label, round(result.probability, 6), list(result.labels)]
 
-        def line(text: str, result: Classified) -> str:
-            probability = f"{result.probability:.6f}" if result.scores else ""
-            return "\t".join([result.label or "", probability, text])
-
-        def empty(text: str) -> Classified:
-            return Classified(text=text, label=None, probability=0.0, labels=(), scores={})
-
-        return BulkFormat(columns=columns, values=values, line=line, empty=empty, rows=512, characters=1 << 20)
+        return BulkFormat(
+            columns=columns,
+            values=values,
+            line=lambda text, result: f"{result.label or ''}\t{result.probability:.6f}\t{text}",
+            empty=(None, None, []),
+            empty_line=lambda text: f"\t\t{text}",
+            rows=512,
+            characters=1 << 20,
+        )
 
 
 def _codec(recipe: Recipe, tables: Tables, train: Sequence[Labelled], valid: Sequence[Labelled]) -> ClassifyCodec:

@@ -1,4 +1,4 @@
-"""Which words of a source its translation's words came from, as the model's own attention has it.
+"""Word alignment of a sentence with its translation, from the model's own attention.
 
 Choices, made by counting on Tatoeba's validation pairs how often names and a few dozen everyday words met their
 translations:
@@ -61,6 +61,10 @@ class Alignment:
             (word, self.source[place], float(row[place]))
             for word, place, row in zip(self.target, best, self.weights, strict=True)
         ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values: words and weights, which are rounded."""
+        return {"source": list(self.source), "target": list(self.target), "weights": self.weights.round(4).tolist()}
 
     def plot(self, axes: Any) -> None:
         """Draw the matrix on matplotlib's `axes`, the source across and the translation down."""

@@ -1,4 +1,4 @@
-"""What may be wrong with a translation, as far as it can be seen without a reader: length, loops, lost figures."""
+"""Warnings about a translation that need no reader: its length, loops, and numbers that are missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def has_words(text: str) -> bool:
 
 
 def concerns(source: str, target: str, ratio: tuple[float, float] | None) -> list[str]:
-    """What is conspicuous about a translation, one line each.
+    """Warnings about a translation, one line each.
 
     Args:
         source, target: a sentence and its translation.
@@ -71,7 +71,7 @@ def _digits(number: str) -> str:
 
 
 def loop(text: str) -> tuple[str, int]:
-    """The phrase that stands most often in a row, and how often; ("", 0) if none does three times.
+    """The phrase that is repeated most often in a row, and how often; ("", 0) if none occurs three times in a row.
 
     Within a word a few letters must stand eight times in a row.
 

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from suite.checkpoint import Model
 from suite.data.hub import to_evaluate
 from suite.data.parallel import Corpus, read_pairs
 from suite.errors import ConfigError, DataError
+from suite.evaluation import Figure, Interval, Report, Table, bootstrap
 from suite.sampling import beam_search
 from suite.tasks.translate.format import Languages, prompt
+from suite.tasks.translate.options import TranslateEvalOptions
+from suite.wording import count
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
 
-RESAMPLES = 1000
-SEED = 12345  # of the resamples
+SEED = 12345  # of the resamples; published intervals were drawn with it
 CHUNK = 64  # sentences looked up at a time: their similarities to all training sentences are dense
 MULTI30K = "lowercased, punctuation normalised, tokenised as Multi30k's own files (Moses's scripts in sacremoses {})"
 
@@ -28,17 +31,10 @@ MULTI30K = "lowercased, punctuation normalised, tokenised as Multi30k's own file
 def evaluate(
     model: Model,
     data: Sequence[str],
+    options: TranslateEvalOptions,
     *,
-    source: str,
-    target: str,
-    train: Sequence[str] = (),
-    columns: Sequence[str] = (),
-    beams: int = 5,
-    length_penalty: float = 1.0,
-    batch: int = 32,
-    limit: int | None = None,
     progress: Callable[[int], object] | None = None,
-) -> dict[str, Any]:
+) -> Report:
     """Translate one side of a corpus and compare with the other.
 
     Every pair counts: only those with an empty side are left out, and counted. Each sentence is translated whole, even
@@ -47,61 +43,86 @@ def evaluate(
     Args:
         model: to evaluate.
         data: corpora as `suite.data.parallel.Corpus.parse` reads them. One that names its languages may have them the
-            other way round; of one that does not, the first side is `source`.
-        source, target: languages to translate from and to.
-        train: corpora in which a baseline looks up the nearest source sentence and takes its translation.
-        columns: of the corpora, if not the usual ones; see `suite.data.parallel.read_pairs`.
-        beams: of the search; 1 is greedy.
-        length_penalty: power of the length that hypotheses' log-probabilities are divided by.
-        batch: sentences translated side by side.
-        limit: pairs from the start of the data (None: all).
+            other way round; of one that does not, the first side is `options.source`.
+        options: languages, baseline and search.
         progress: called with the number of sentences just translated.
 
     Returns:
-        plain values: what was done (`sentences`, `beams`, `seconds` and so on), `signatures` by metric, and under
-        `results` for "model", "copy" and "nearest training sentence" the `score`, `low` and `high` of each metric:
-        "BLEU" (sacreBLEU's own, cased), "BLEU lowercased" (Multi30k's protocol, 4-grams, no smoothing) and "chrF2".
-        `low` and `high` bound 95% of the scores of 1000 resamples of the sentences (fixed seed).
-        `lengths` is the words of all hypotheses to those of all references.
+        a report. Its `data` has counts, settings and times, `signatures` by metric, and under `results` for "model",
+        "copy" and "nearest training sentence" the `score`, `low` and `high` (95% of 1000 resamples of the sentences) of
+        "BLEU" (sacreBLEU's own, cased), "BLEU lowercased" (Multi30k's protocol, 4-grams, no smoothing) and "chrF2", and
+        `lengths`, the words of all translations to those of all references.
 
     Raises:
         ConfigError: the model does not translate in this direction.
         DataError: the data cannot be read or has no pairs, or the model has no tokenizer.
     """
-    known = Languages.from_extra(model.extra, model.name)
-    if (source, target) not in known.directions:
-        ways = ", ".join(f"{start} to {end}" for start, end in known.directions)
-        raise ConfigError(f"{model.name} does not translate {source} to {target}; available: {ways}")
+    known = _known(model, options)
     told: list[str] = []
-    pairs = list(_oriented(data, source, target, columns, told))
+    pairs = list(_oriented(data, options, told))
     whole = [pair for pair in pairs if all(pair)]
-    chosen = whole[:limit]
+    chosen = whole[: options.limit]
     if not chosen:
         raise DataError(f"{', '.join(data)}: no pairs to evaluate on")
-    sources, references = [pair[0] for pair in chosen], [pair[1] for pair in chosen]
+    sources, references = map(list, zip(*chosen, strict=True))
     started = time.perf_counter()
-    settings = {"beams": beams, "length_penalty": length_penalty, "batch": batch}
-    found, cut, over = _translate(model, known, sources, source, target, settings, progress)
+    found, cut, longer = _translate(model, known, sources, options, progress)
     seconds = time.perf_counter() - started
     systems = {"model": found, "copy": sources}
-    if train:
-        systems["nearest training sentence"] = nearest(sources, list(_oriented(train, source, target, columns)))
-    results, signatures = _scores(systems, references, target)
-    return {
-        "model": model.name,
-        "source": source,
-        "target": target,
-        "sources": told,
-        "sentences": len(chosen),
-        "left_out_empty": len(pairs) - len(whole),
-        "longer_than_learnt": over,
-        "cut_off": cut,
-        **settings,
-        "seconds": seconds,
-        "sentences_per_second": len(chosen) / seconds,
-        "signatures": signatures,
-        "results": results,
-    }
+    if options.train:
+        systems["nearest training sentence"] = nearest(sources, list(_oriented(options.train, options)))
+    return _report(
+        {
+            "model": model.name,
+            "source": options.source,
+            "target": options.target,
+            "sources": told,
+            "sentences": len(chosen),
+            "left_out_empty": len(pairs) - len(whole),
+            "longer_than_learnt": longer,
+            "cut_off": cut,
+            **{name: getattr(options, name) for name in ("beams", "length_penalty", "batch")},
+            "seconds": seconds,
+            "sentences_per_second": len(chosen) / seconds,
+            **_scores(systems, references, options.target),
+        }
+    )
+
+
+def _known(model: Model, options: TranslateEvalOptions) -> Languages:
+    """The model's languages; a ConfigError where it does not translate between those of the options."""
+    known = Languages.from_extra(model.extra, model.name)
+    if (options.source, options.target) not in known.directions:
+        ways = ", ".join(f"{start} to {end}" for start, end in known.directions)
+        wanted = f"{options.source} to {options.target}"
+        raise ConfigError(f"{model.name} does not translate {wanted}; available: {ways}")
+    return known
+
+
+def _report(data: Mapping[str, Any]) -> Report:
+    """A table of the results, and notes of what was done."""
+    metrics = list(data["signatures"])
+    rows = []
+    for name, scores in data["results"].items():
+        cells = [
+            Figure(value=one["score"], interval=Interval(one["low"], one["high"]), digits=1)
+            for one in (scores[metric] for metric in metrics)
+        ]
+        rows.append((data["model"] if name == "model" else name, [*cells, Figure(value=scores["lengths"])]))
+    notes = [
+        *data["sources"],
+        f"{count(data['sentences'], 'sentence')} from {data['source']} to {data['target']} in "
+        f"{data['seconds']:,.1f} s ({data['sentences_per_second']:,.1f} per second), {count(data['beams'], 'beam')}",
+    ]
+    for key, noun, what in (
+        ("left_out_empty", "pair", "with an empty side left out"),
+        ("longer_than_learnt", "sentence", "longer than those the model was trained on"),
+        ("cut_off", "translation", "cut off"),
+    ):
+        if data[key]:
+            notes.append(f"{count(data[key], noun)} {what}")
+    notes += [f"{metric}: {signature}" for metric, signature in data["signatures"].items()]
+    return Report(data=data, tables=[Table(columns=[*metrics, "length"], rows=rows)], notes=notes)
 
 
 def nearest(sources: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[str]:
@@ -145,12 +166,13 @@ def multi30k_tokens(texts: Sequence[str], language: str) -> list[str]:
 
 
 def _oriented(
-    data: Sequence[str], source: str, target: str, columns: Sequence[str], told: list[str] | None = None
+    data: Sequence[str], options: TranslateEvalOptions, told: list[str] | None = None
 ) -> Iterator[tuple[str, str]]:
     """(source, target) of all pairs, whichever way round their corpus has them.
 
     To evaluate on them, `told` takes lines on the splits of hub data sets that were chosen.
     """
+    source, target = options.source, options.target
     for text in data:
         corpus = Corpus.parse(text, source, target)
         if {corpus.source, corpus.target} != {source, target}:
@@ -159,7 +181,7 @@ def _oriented(
             (name,), lines = to_evaluate(corpus.name)
             corpus = replace(corpus, name=name)
             told += lines
-        for pair in read_pairs(corpus, columns=columns):
+        for pair in read_pairs(corpus, columns=options.columns or ()):
             yield (pair.source, pair.target) if corpus.source == source else (pair.target, pair.source)
 
 
@@ -167,27 +189,26 @@ def _translate(
     model: Model,
     known: Languages,
     texts: Sequence[str],
-    source: str,
-    target: str,
-    settings: dict[str, Any],
+    options: TranslateEvalOptions,
     progress: Callable[[int], object] | None,
 ) -> tuple[list[str], int, int]:
     """Translations in the order of the texts, how many were cut off, and how many sources are longer than learnt."""
     tokenizer = model.tokenizer
     if tokenizer is None or tokenizer.eos is None:
         raise DataError(f"{model.name} has no tokenizer with an <eos>, so it cannot translate")
+    source, target = options.source, options.target
     prompts = [prompt(tokenizer, text, source, target, causal=known.causal) for text in texts]
     found = [""] * len(texts)
     cut = 0
     order = sorted(range(len(texts)), key=lambda place: len(prompts[place].tokens))
-    for start in range(0, len(order), settings["batch"]):
-        places = order[start : start + settings["batch"]]
+    for start in range(0, len(order), options.batch):
+        places = order[start : start + options.batch]
         searched = beam_search(
             model.transformer,
             [prompts[place].tokens for place in places],
             prefixes=[prompts[place].prefix for place in places],
-            beams=settings["beams"],
-            length_penalty=settings["length_penalty"],
+            beams=options.beams,
+            length_penalty=options.length_penalty,
             max_new_tokens=[2 * len(prompts[place].tokens) + 20 for place in places],
             stop_tokens=[tokenizer.eos],
         )
@@ -200,10 +221,8 @@ def _translate(
     return found, cut, sum(len(one.tokens) - extra > known.source_limit for one in prompts)
 
 
-def _scores(
-    systems: dict[str, list[str]], references: Sequence[str], target: str
-) -> tuple[dict[str, Any], dict[str, str]]:
-    """By system and metric the scores, and by metric the signature."""
+def _scores(systems: dict[str, list[str]], references: Sequence[str], target: str) -> dict[str, Any]:
+    """The `signatures` by metric, and the `results` by system and metric."""
     import sacremoses
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
@@ -225,7 +244,7 @@ def _scores(
             "BLEU lowercased": f"{lowercased.get_signature()}; text {MULTI30K.format(sacremoses.__version__)}",
             "chrF2": str(characters.get_signature()),
         }
-    return results, signatures
+    return {"signatures": signatures, "results": results}
 
 
 def _score(metric: Metric, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
@@ -235,11 +254,10 @@ def _score(metric: Metric, texts: Sequence[str], references: Sequence[str]) -> d
     `n_bootstrap`, which fails where some resamples score 0 (sacreBLEU 2.6).
     """
     sentences = np.array(metric._extract_corpus_statistics(list(texts), [list(references)]), dtype=np.float64)
-    random = np.random.default_rng(SEED)
-    scores = [
-        metric._compute_score_from_stats(sentences[random.integers(len(sentences), size=len(sentences))].sum(0)).score
-        for _ in range(RESAMPLES)
-    ]
-    low, high = np.percentile(np.array(scores, dtype=np.float64), (2.5, 97.5))
+
+    def score(rows: NDArray[np.floating]) -> float:
+        return float(metric._compute_score_from_stats(rows.sum(0)).score)
+
+    low, high = bootstrap(sentences, score, seed=SEED)
     whole = metric.corpus_score(list(texts), [list(references)]).score
-    return {"score": float(whole), "low": float(low), "high": float(high)}
+    return {"score": float(whole), "low": low, "high": high}

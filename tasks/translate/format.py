@@ -1,4 +1,4 @@
-"""How a pair of sentences stands in one sequence: `<bos> <en> source <de> target <eos>`.
+"""How a pair of sentences is written as one sequence: `<bos> <en> source <de> target <eos>`.
 
 A language's tag says of the text after it what it is written in. The tag of the target separates the two, and it is
 the last token of the prefix, so that every position of the source knows what it is to become.
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Attention = Literal["prefix", "causal"]
 
+FRAME = 4  # tokens of a sequence that are not text: <bos>, two tags, <eos>
 SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")

@@ -85,7 +85,7 @@ def _within(text: str, term: str, starts: Sequence[int]) -> Flags:
 
 
 def openings(text: str, source: str, pair: tuple[str, str], alignment: Alignment, forced: str) -> list[str]:
-    """Starts of a translation that end in a term's translation, the likeliest place first.
+    """Starts of a translation that end in a term's translation, the most likely place first.
 
     Args:
         text: the best translation so far.

@@ -1,4 +1,4 @@
-"""How likely a model finds a translation that is given to it.
+"""The log-probability of a given translation under a model.
 
 Shapes: `B` rows, `T` positions, `D` d_model.
 """

@@ -46,6 +46,7 @@ suite run translate "Der Hund schläft." --from de --to en --prefix The --json -
 suite run translate "The dog sleeps." --from en --to de --glossary glossary.tsv
 - Guten Morgen.\n\n- Ich bin müde. Wo ist der Bahnhof?\n | suite run translate --from de --to en
 suite run translate --input german.txt --output out.txt --from de --to en --beams 2 > out.txt
+suite run translate --input german.txt --to en --beams 1
 suite run translate --input german.tsv --column 2 --output out.tsv --from de --to en --beams 2 > out.tsv
 suite run translate --input named.tsv --column text --output named.out.tsv --to en --beams 1 > named.out.tsv
 suite run translate --input german.csv --column text --output out.csv --from de --to en --beams 1 > out.csv
@@ -116,8 +117,8 @@ suite run translate --input german.tsv --column 9 --output bad.tsv --to en
 suite run translate --input german.jsonl --output bad.jsonl --to en
 suite run translate --input cut.jsonl --output bad.jsonl --to en
 suite run translate --input page.html --output bad.html --to en
-suite run translate --input german.txt --to en
 suite run translate a --to en --glossary german.txt
+suite run translate --input german.txt --output bad.txt --to en --json
 suite run summarize no-such-file.txt
 suite run summarize empty.txt
 suite run summarize tune-0.mid
@@ -165,7 +166,7 @@ TOY = (
 # what differs from run to run or follows a library's version, and what stands for it
 VARYING = [
     (re.compile(r"[\d,.]+ tok/s  eta [\d:]+"), "SPEED"),
-    (re.compile(r"\b[\d,.]+ s \([\d,.]+ a second\)"), "SECONDS"),
+    (re.compile(r"\b[\d,.]+ s \([\d,.]+ per second\)"), "SECONDS"),
     (re.compile(r"(?<=; )[\d.]+ s$", re.MULTILINE), "SECONDS"),  # of music
     (re.compile(r'("seconds": )[\d.]+(, "sentences_per_second": )[\d.]+'), r"\1null\2null"),
     (re.compile(r'("bytes": )\d+(?=, "storage")'), r"\1null"),  # of a model's directory, with its README.md

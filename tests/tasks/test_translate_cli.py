@@ -12,8 +12,9 @@ import pytest
 
 from suite import pipeline
 from suite.cli.main import main
-from suite.tasks.translate import bulk
-from suite.tasks.translate.pipeline import Translation, Translator
+from suite.task.kit import bulk
+from suite.tasks.translate.pipeline import Translator
+from suite.tasks.translate.results import Translation
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes | None) -> None:
@@ -46,7 +47,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_the_command_is_the_pipeline(words: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = "der Hund sieht. Katze liebt Haus."
-    [expected] = pipeline("translate", words, target="en", beams=3)(text, n_best=2)
+    expected = pipeline("translate", words, target="en", beams=3)(text, n_best=2)
     options = ["--to", "en", "--beams", "3", "--model", words]
     found = json.loads(result(capsys, "run", "translate", text, "--n-best", "2", "--json", "--align", *options))
     assert (found["text"], found["source"], found["target"]) == (expected.text, "de", "en")
@@ -140,7 +141,7 @@ def test_forced_words(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         (["a", "--from", "en", "--to", "fr"], "available: de to en, en to de, fr to en"),
         (["a", "--from", "de", "--to", "de"], "not trained to translate from de to de"),
         (["a\udcff", "--to", "en"], "lone surrogate"),
-        (["--to", "en"], "nothing to translate"),
+        (["--to", "en"], "there is no input: give a TEXT"),
         (["a", "--file", "b", "--to", "en"], "not both"),
         (["a", "b", "--file", "b", "--to", "en"], "not both"),
         (["--file", "nowhere.txt", "--to", "en"], "nowhere.txt: No such file"),
@@ -149,10 +150,10 @@ def test_forced_words(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[
         (["a", "--model", "lm"], "lm is not a translation model (its task is lm); choose another\n"),
         (["a", "--to", "en", "--plot", "a.xyz"], "xyz"),
         (["a", "--to", "en", "--glossary", "nowhere.tsv"], "nowhere.tsv"),
-        (["a", "--to", "en", "--output", "b"], "need --input"),
+        (["a", "--to", "en", "--output", "b"], "--output and --column go with --input"),
         (["a", "--to", "en", "--input", "b", "--output", "c"], "--input takes no TEXT"),
-        (["--to", "en", "--input", "b"], "--input needs --output"),
-        (["--to", "en", "--input", "nowhere.tsv", "--output", "nowhere.out"], "nowhere.tsv"),
+        (["--to", "en", "--input", "b.tsv", "--json"], "--input takes no TEXT, --file, --json"),
+        (["--to", "en", "--input", "nowhere.tsv", "--output", "nowhere.tsv"], "nowhere.tsv"),
     ],
 )
 def test_what_cannot_be_is_one_line(
@@ -193,13 +194,21 @@ def test_each_line_of_a_text_is_a_record(words: str, tmp_path: Path, capsys: pyt
 
 def test_a_table_gets_one_more_column(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, output = tmp_path / "in.tsv", tmp_path / "out.tsv"
-    source.write_text('1\tder Hund.\tx\n2\t\ty\n3\t"Katze\n')
+    source.write_text('1\tder Hund.\tx\n2\t\ty\n3\t"Katze\tz\n')
     assert main(bulk_command(words, source, output, "--column", "2")) == 0
     lines = output.read_text().splitlines()
-    assert lines[:2] == ["1\tder Hund.\tx\tthe dog.", "2\t\ty\t"] and lines[2].startswith('3\t"Katze\t')
+    assert lines[:2] == ["1\tder Hund.\tx\tthe dog.", "2\t\ty\t"] and lines[2].startswith('3\t"Katze\tz\t')
     source.write_text("id\tsatz\n1\tHaus.\n")
     assert main(bulk_command(words, source, tmp_path / "named.tsv", "--column", "satz")) == 0
     assert (tmp_path / "named.tsv").read_text() == "id\tsatz\ttranslation\n1\tHaus.\thouse.\n"
+
+
+def test_a_line_end_within_a_cell_stops_no_table(words: str, tmp_path: Path) -> None:
+    """It is in the translation, too, which does not fit a .tsv: the work ended there, on every run again."""
+    source, output = tmp_path / "in.tsv", tmp_path / "out.tsv"
+    source.write_bytes(b"Hund.\rKatze.\tx\nHaus.\ty\n")
+    assert main(bulk_command(words, source, output)) == 0
+    assert output.read_bytes() == b"Hund.\rKatze.\tx\tdog. cat.\nHaus.\ty\thouse.\n"
 
 
 def test_csv_is_a_table_too(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -207,7 +216,7 @@ def test_csv_is_a_table_too(words: str, tmp_path: Path, capsys: pytest.CaptureFi
     source, output = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_bytes('\ufeffid;"satz"\r\n"1;""x""";"Katze.\nHund."\r\n\r\n"2";Haus.'.encode())
     assert main(bulk_command(words, source, output, "--column", "satz")) == 0
-    expected = '\ufeffid;"satz";translation\r\n"1;""x""";"Katze.\nHund.";"cat.\ndog."\r\n"2";Haus.;house.\n'
+    expected = '\ufeffid;"satz";translation\r\n"1;""x""";"Katze.\nHund.";"cat.\ndog."\r\n;\r\n"2";Haus.;house.\n'
     assert output.read_bytes().decode() == expected
 
 
@@ -225,6 +234,7 @@ def test_json_lines_get_their_fields(words: str, tmp_path: Path, capsys: pytest.
     assert (first["n"], first["t"], first["translation"].split("\n")[1]) == (1, "der\nHund.", "dog.")
     assert (first["translation_source"], first["translation_warnings"]) == ("de", []) and first["translation_score"] < 0
     assert (second["translation"], second["translation_score"], second["translation_warnings"]) == ("", 0.0, [])
+    assert second["translation_source"] is None
     assert "looks like en" in third["translation_warnings"][0]
 
 
@@ -241,7 +251,8 @@ def halting(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         state["seen"] += len(texts)
         return whole(self, texts, **options)
 
-    monkeypatch.setattr(bulk, "RECORDS", 2)
+    chunks = bulk._chunks
+    monkeypatch.setattr(bulk, "_chunks", lambda rows, most, characters: chunks(rows, 2, characters))
     monkeypatch.setattr(Translator, "__call__", call)
     return state
 
@@ -258,33 +269,18 @@ def test_a_run_that_stopped_goes_on(
     command = bulk_command(words, source, tmp_path / "out.txt")
     halting["left"] = 2
     assert main(command) == 130
-    assert "4 of 7 records done; give the same command again to resume" in capsys.readouterr().err
+    assert "4 records done; give the same command again to resume" in capsys.readouterr().err
     part = tmp_path / "out.txt.part"
     assert part.exists() and not (tmp_path / "out.txt").exists()
     with part.open("a") as file:
         file.write("the unfinished li")  # what a power cut leaves
     halting.update(left=1000, seen=0)
     assert main(command) == 0
-    assert halting["seen"] == 3 and "4 had been translated before" in capsys.readouterr().err
+    assert halting["seen"] == 3 and "7 records, 4 of them before" in capsys.readouterr().err
     assert not part.exists()
     whole = (tmp_path / "out.txt").read_bytes()
     assert main(bulk_command(words, source, tmp_path / "at-once.txt")) == 0
     assert (tmp_path / "at-once.txt").read_bytes() == whole
-
-
-def test_a_run_killed_as_it_finished_is_finished(
-    words: str, tmp_path: Path, halting: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Between the result and the removal of OUTPUT.part, the same command would meet a file that is in its way."""
-    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
-    source.write_text("\n".join(LINES))
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt))
-        assert main(bulk_command(words, source, output)) == 130
-    whole = output.read_bytes()
-    halting["seen"] = 0
-    assert main(bulk_command(words, source, output)) == 0 and halting["seen"] == 0
-    assert output.read_bytes() == whole and not (tmp_path / "out.txt.part").exists()
 
 
 @pytest.mark.parametrize("name", ["in.txt", "in.tsv", "in.csv", "in.jsonl"])
@@ -292,24 +288,15 @@ def test_another_results_place_is_not_taken(
     words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     """A file of as many lines was called finished, though it was another input's, another language's, or anything."""
-    output = tmp_path / "out"
+    output = tmp_path / name.replace("in", "out")
     for text in ("Katze.", "Hund."):
         (tmp_path / name).write_text(json.dumps({"text": text}) + "\n" if name == "in.jsonl" else f"{text}\n")
         if text == "Katze.":
             assert main(bulk_command(words, tmp_path / name, output)) == 0
             content = output.read_bytes()
             capsys.readouterr()
-    assert "already exists; remove it" in refused(capsys, *bulk_command(words, tmp_path / name, output)[2:])
-    assert output.read_bytes() == content and not (tmp_path / "out.part").exists()
-
-
-def test_a_failed_command_is_no_obstacle(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What it began has no records, and still refused the command put right."""
-    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
-    source.write_text("Katze.\n")
-    source.with_name("out.txt.part").write_text('{"input": "", "to": null}\n')
-    assert main(bulk_command(words, source, output)) == 0
-    assert output.read_text() == "cat.\n"
+    assert "exists already; remove it" in refused(capsys, *bulk_command(words, tmp_path / name, output)[2:])
+    assert output.read_bytes() == content and len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_run_does_not_go_on_with_another(
@@ -322,34 +309,80 @@ def test_a_run_does_not_go_on_with_another(
     assert main(bulk_command(words, source, output)) == 130
     capsys.readouterr()
     halting["left"] = 1000
-    assert "started with a different beams" in refused(capsys, *bulk_command(words, source, output, "--beams", "3")[2:])
-    assert "started with a different quantize" in refused(
-        capsys, *bulk_command(words, source, output, "--quantize", "int8")[2:]
-    ), "half of it would be int8"
+    glossary = tmp_path / "terms.tsv"
+    glossary.write_text("Hund\tbird\n")
+    for name, *more in (
+        ("beams", "--beams", "3"),
+        ("quantize", "--quantize", "int8"),
+        ("prefix", "--prefix", "the"),
+        ("length_penalty", "--length-penalty", "1.5"),
+        ("glossary", "--glossary", str(glossary)),
+    ):
+        told = refused(capsys, *bulk_command(words, source, output, *more)[2:])
+        assert f"begun with another {name};" in told
     source.write_text("\n".join(LINES) + "\nmore")
-    assert "started with a different input" in refused(capsys, *bulk_command(words, source, output)[2:])
-    (tmp_path / "out.txt.part").write_text("my notes\n")
-    assert "is not an unfinished translation" in refused(capsys, *bulk_command(words, source, output)[2:])
+    assert "begun with another input;" in refused(capsys, *bulk_command(words, source, output)[2:])
+
+
+def test_an_unfinished_output_of_before_is_refused(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whose first line said what it belongs to; now a file beside it does."""
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    source.write_text("\n".join(LINES))
+    part = tmp_path / "out.txt.part"
+    part.write_text('{"beams": 2}\n"the dog.\\n"\n')
+    told = refused(capsys, *bulk_command(words, source, output)[2:])
+    assert "out.txt.part is in the way, and is not the unfinished output of this command: remove it" in told
+    part.unlink()
+    assert main(bulk_command(words, source, output)) == 0
+
+
+def test_doubts_and_languages_are_told_at_the_end(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+    english = "The weather has been quite awful for the whole week.\n"
+    source.write_text("le chien voit le chat et maison.\nder Hund sieht der Katze und Haus.\n\n" * 2 + english * 11)
+    command = ["run", "translate", "--input", str(source), "--output", str(output), "--to", "en", "--model", words]
+    assert main([*command, "--beams", "1"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert any(f"warning: {source}, line 7: the text looks like en" in line for line in lines)
+    assert sum("warning: " in line for line in lines) == 10, "as many are shown one by one"
+    assert any(line.startswith("17 records: ") for line in lines)
+    counted = next(line for line in lines if line.startswith("from "))
+    assert counted == "from fr: 13, de: 2"
+    assert lines[-1].endswith(" warnings; the first 10 are shown, and .jsonl output has all")
+    output.unlink()
+    assert main([*command, "--beams", "1", "-q"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_without_an_output_results_go_to_standard_output(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "in.txt").write_text("Hund.\nKatze.\n")
+    options = ["--from", "de", "--to", "en", "--model", words]
+    assert result(capsys, "run", "translate", "--input", str(tmp_path / "in.txt"), *options) == "dog.\ncat.\n"
+    stdin(monkeypatch, b"Haus.\n")
+    assert result(capsys, "run", "translate", "--input", "-", *options) == "house.\n"
 
 
 @pytest.mark.parametrize(
     ("name", "content", "more", "part"),
     [
         ("a.txt", b"ab\ncaf\xe9", [], "a.txt, line 2: not UTF-8, byte 0xe9 at offset 6"),
-        ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: no column 2, only 1: '2'"),
-        ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; available: id, x"),
-        ("a.tsv", b"", ["--column", "0"], "no column '0'"),
-        ("a.jsonl", b'{"text": "a"}\n[1]\n', [], "a.jsonl, line 2: each line must be a JSON object"),
-        ("a.jsonl", b'{"text": "a"}\n{"txt": 1}\n', [], "line 2: no text in field 'text'; available: txt"),
-        ("a.jsonl", b'{"text": "a", "translation": "b"}\n', [], "line 1: there is already a field 'translation'"),
+        ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: 1 cell, where the first row has 2"),
+        ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; there are id, x"),
+        ("a.tsv", b"a\n", ["--column", "0"], "no column '0'"),
+        ("a.jsonl", b'{"text": "a"}\n[1]\n', [], "a.jsonl, line 2: a JSON object is needed"),
+        ("a.jsonl", b'{"text": "a"}\n{"txt": 1}\n', [], "line 2: no field 'text'; there are txt"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', [], "a.jsonl, line 1: half of a surrogate pair"),
         ("a.jsonl", b"{\n", [], "line 1: not JSON"),
         ("a.csv", b'x,y\n"a,b,c\n', [], "a.csv, line 2: not CSV (unexpected end of data)"),
-        ("a.csv", b"x,y\na, b, c\n", ["--column", "y"], "a.csv, line 2: 3 cells, but the first row has 2"),
-        ("a.json", b"[]", [], "a.json: .json files are not supported; use a table (.tsv, .tab, .csv)"),
-        ("a.tsv", b"a\n", ["--field", "x"], "use --column for a table"),
-        ("a.jsonl", b"{}\n", ["--column", "x"], "use --field for JSON lines"),
-        ("a.txt", b"a\n", ["--column", "x"], "--column is for tables"),
+        ("a.csv", b"x,y\na, b, c\n", ["--column", "y"], "a.csv, line 2: 3 cells, where the first row has 2"),
+        ("a.json", b"[]", [], "a.json: bulk work reads and writes .csv, .tsv"),
+        ("a.txt", b"a\n", ["--column", "x"], "lines of text have no columns"),
         ("a.txt", b"a\n", ["--output", "."], "is a directory"),
         ("a.txt", b"a\n", ["--output", "/"], "is a directory"),
         ("a.txt", b"a\n", ["--output", "a.txt"], "is the input"),
@@ -368,8 +401,24 @@ def test_files_that_cannot_be_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path(name).write_bytes(content)
-    assert part in refused(capsys, *bulk_command(words, Path(name), Path("out"), *more)[2:])
-    assert Path(name).read_bytes() == content and not Path("out.part").exists()
+    output = Path(name).with_stem("out")
+    assert part in refused(capsys, *bulk_command(words, Path(name), output, *more)[2:])
+    assert Path(name).read_bytes() == content and [path.name for path in Path().iterdir()] == [name]
+
+
+def test_a_field_that_is_there_already_is_kept(words: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "Hund.", "translation": "mine"}\n')
+    assert main(bulk_command(words, tmp_path / "a.jsonl", tmp_path / "b.jsonl")) == 0
+    found = json.loads((tmp_path / "b.jsonl").read_text())
+    assert (found["translation"], found["predicted_translation"]) == ("mine", "dog.")
+
+
+def test_a_comma_in_prose_parts_no_cells(words: str, tmp_path: Path) -> None:
+    """Read by the same rule as the tables that models learn from, and written back as it stood, Excel's line too."""
+    file, output = tmp_path / "a.csv", tmp_path / "b.csv"
+    file.write_text("sep=;\nHund, Katze;7\nKatze, Hund;8\n", encoding="utf-8")
+    assert main(bulk_command(words, file, output)) == 0
+    assert output.read_text() == "sep=;\nHund, Katze;7;dog cat.\nKatze, Hund;8;cat dog.\n"
 
 
 # ---- evaluation
@@ -399,11 +448,9 @@ def test_eval_names_the_line_without_a_tab(words: str, tmp_path: Path, capsys: p
         assert part in err and err.count("\n") == 1
 
 
-def test_a_comma_in_prose_parts_no_cells(tmp_path: Path) -> None:
-    """Read by the same rule as the tables that models learn from, and written back as it stood, Excel's line too."""
-    file = tmp_path / "a.csv"
-    file.write_text("sep=;\nder Hund, nr 1;7\n\nKatze, nr 2;8\n", encoding="utf-8")
-    found = bulk.read_records(file)
-    assert [record.text for record in found.records] == ["der Hund, nr 1", "Katze, nr 2"]
-    assert [record.row for record in found.records] == ["der Hund, nr 1;7", "Katze, nr 2;8"]
-    assert found.head == "sep=;\n" and found.delimiter == ";"
+def test_eval_writes_markdown(words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "pairs.tsv").write_text("Hund.\tdog.\n")
+    options = ["--source", "de", "--target", "en", "--beams", "1", "--model", words]
+    out = result(capsys, "eval", "translate", str(tmp_path / "pairs.tsv"), *options, "--markdown")
+    assert out.startswith("|  | BLEU | BLEU lowercased | chrF2 | length |\n") and "\n- BLEU: nrefs:1|" in out
+    assert main(["eval", "translate", str(tmp_path / "pairs.tsv"), *options, "--markdown", "--json"]) == 2

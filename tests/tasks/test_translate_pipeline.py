@@ -1,6 +1,7 @@
 """Texts in, translations out: layout, languages, warnings, forced words, alignment."""
 
 import dataclasses
+import json
 import math
 import random
 from pathlib import Path
@@ -17,7 +18,7 @@ from suite.checkpoint import Model
 from suite.data.language import language_probabilities, same_language
 from suite.data.sentences import replace_spans
 from suite.errors import CheckpointError, ConfigError, DataError
-from suite.tasks.translate import pipeline as module
+from suite.tasks.translate import search as module
 from suite.tasks.translate.align import find_words, plot
 from suite.tasks.translate.checks import concerns, has_words, loop
 from suite.tasks.translate.format import prompt
@@ -47,7 +48,7 @@ def limited(model: Model, tokens: int) -> Translator:
 
 def test_a_document_keeps_its_layout(translate: Translator) -> None:
     text = "# heute\r\n\r\n1. der Hund sieht.  Katze liebt Haus.\n\t- der Vogel sucht. 😀\n\n---\n> Haus | Hund\x85 \n"
-    [found] = translate(text)
+    found = translate(text)
     assert found.text == (
         "# today\r\n\r\n1. the dog sees.  cat loves house.\n\t- the bird seeks. 😀\n\n---\n> house | dog\x85 \n"
     ).replace("today", found.sentences[0].text).replace(
@@ -61,7 +62,7 @@ def test_a_document_keeps_its_layout(translate: Translator) -> None:
 def test_wrapped_lines_are_one_sentence(translate: Translator) -> None:
     """Translated line by line, a wrapped letter is a row of fragments."""
     text = "> der                                    Hund\n> sieht Katze.\n"
-    [sentence] = translate(text, source="de")[0].sentences
+    [sentence] = translate(text, source="de").sentences
     assert sentence.source == "der Hund sieht Katze."
     assert sentence.text.replace("\n> ", " ") == "the dog sees cat." and sentence.text.count("\n> ") == 1
 
@@ -71,7 +72,7 @@ def test_wrapped_lines_are_one_sentence(translate: Translator) -> None:
 )
 def test_what_has_no_words_is_passed_through(translate: Translator, text: str) -> None:
     """Models invent a sentence for an emoji or a number."""
-    [found] = translate(text)
+    found = translate(text)
     assert (found.text, found.sentences, found.warnings, found.score) == (text, (), (), 0.0)
     assert found.alignment == ()
 
@@ -81,7 +82,7 @@ def test_what_has_no_words_is_passed_through(translate: Translator, text: str) -
     text=st.text(max_size=40) | st.lists(st.sampled_from(["\r\n", "\n\n", "- ", "Hund", " ", ". ", "😀"])).map("".join)
 )
 def test_what_stands_between_sentences_stays(translate: Translator, text: str) -> None:
-    [found] = translate(text, source="de", beams=1)
+    found = translate(text, source="de", beams=1)
     spans = [(one.start, one.end) for one in found.sentences]
     mark = "\ud800"  # which no text has
     gaps = replace_spans(text, spans, [mark] * len(spans)).split(mark)  # type: ignore[arg-type]
@@ -98,7 +99,7 @@ def test_a_lone_surrogate_is_one_line(translate: Translator) -> None:
 
 def test_special_tokens_in_a_text_are_text(model: Model) -> None:
     """ "<en>" typed by somebody must not end the source."""
-    [found] = limited(model, 30)("der <en> Hund <eos>")
+    found = limited(model, 30)("der <en> Hund <eos>")
     assert found.sentences[0].source == "der <en> Hund <eos>"
 
 
@@ -110,7 +111,7 @@ def test_a_translation_does_not_depend_on_its_batch(model: Model, translate: Tra
     together = translate(texts)
     small = Translator(model, target="en", batch_tokens=1)(texts)
     for text, one, alone in zip(texts, together, small, strict=True):
-        [single] = translate(text)
+        single = translate(text)
         assert one.text == single.text == alone.text
         assert one.score == pytest.approx(single.score, abs=1e-4) == pytest.approx(alone.score, abs=1e-4)
 
@@ -124,7 +125,7 @@ def test_equal_sentences_are_translated_once(translate: Translator) -> None:
 def test_scores_are_the_models_own(model: Model, translate: Translator) -> None:
     """With a forced start the score once left out its tokens, and compared with nothing."""
     for prefix in ("", "the bird"):
-        [found] = translate("der Hund sieht. Katze.", source="de", prefix=prefix)
+        found = translate("der Hund sieht. Katze.", source="de", prefix=prefix)
         total = count = 0.0
         for one in found.sentences:
             assert model.tokenizer is not None
@@ -141,7 +142,7 @@ def test_scores_are_the_models_own(model: Model, translate: Translator) -> None:
 
 
 def test_alternatives_are_the_next_best(translate: Translator) -> None:
-    [sentence] = translate("der Hund sieht.", source="de", n_best=3)[0].sentences
+    [sentence] = translate("der Hund sieht.", source="de", n_best=3).sentences
     assert len(sentence.alternatives) == 2
     assert sentence.score >= sentence.alternatives[0].score >= sentence.alternatives[1].score
     assert sentence.text not in [other.text for other in sentence.alternatives]
@@ -149,6 +150,36 @@ def test_alternatives_are_the_next_best(translate: Translator) -> None:
         translate("der Hund.", n_best=3, beams=2)
     with pytest.raises(ConfigError, match="beams is 0"):
         translate("der Hund.", beams=0)
+
+
+# ---- what goes in and comes out
+
+
+def test_one_text_gives_one_result_and_several_give_a_list(translate: Translator) -> None:
+    """A single text gave a list of one, and a generator, a number or None failed deep inside."""
+    one = translate("Hund.", source="de")
+    assert str(one) == one.text == "dog."
+    for several in (["Hund."], ("Hund.",), (text for text in ["Hund."]), np.array(["Hund."])):
+        assert translate(several, source="de") == [one]
+    assert translate(np.array(["Hund."])[0], source="de") == one
+    assert translate([]) == [] and translate("").sentences == ()
+
+
+@pytest.mark.parametrize("wrong", [None, 3, b"Hund.", {"a": "Hund."}, {"Hund."}, [None], [["Hund."]]])
+def test_what_is_no_text_is_one_line(translate: Translator, wrong: object) -> None:
+    with pytest.raises(DataError, match="text") as error:
+        translate(wrong)
+    assert "\n" not in str(error.value)
+
+
+def test_a_result_is_plain_values(translate: Translator) -> None:
+    found = translate("Hund. Katze.", source="de", n_best=2)
+    values = json.loads(json.dumps(found.to_dict(align=True)))
+    first = values["sentences"][0]
+    assert (values["text"], values["source"], first["text"]) == ("dog. cat.", "de", "dog.")
+    assert list(first["alternatives"][0]) == ["text", "score"] and "tokens" not in first
+    assert np.allclose(np.sum(first["alignment"]["weights"], axis=1), 1, atol=1e-3)
+    assert "alignment" not in found.to_dict()["sentences"][0] and not [key for key in values if key.startswith("_")]
 
 
 # ---- languages
@@ -168,7 +199,7 @@ def test_unknown_languages_and_directions_are_refused(model: Model) -> None:
         Translator(model)("a", source="en", target="fr")
     with pytest.raises(ConfigError, match="does not know the language ''"):
         Translator(model, target="en")("a", target="")
-    assert Translator(model, source="de")("Hund.")[0].target == "en", "the only one"
+    assert Translator(model, source="de")("Hund.").target == "en", "the only one"
     both = {**model.extra, "directions": [["de", "en"], ["de", "fr"]]}
     with pytest.raises(ConfigError, match=r"target language needed: --to en or --to fr"):
         Translator(dataclasses.replace(model, extra=both))("Hund.")
@@ -177,11 +208,11 @@ def test_unknown_languages_and_directions_are_refused(model: Model) -> None:
 
 
 def test_text_in_another_language_draws_a_warning(translate: Translator) -> None:
-    [english] = translate("The weather has been quite awful for the whole week.", source="de")
+    english = translate("The weather has been quite awful for the whole week.", source="de")
     assert "looks like en" in english.warnings[0] and "translated from de" in english.warnings[0]
-    [spanish] = translate("No sé por qué la gente habla tanto de este libro.")
+    spanish = translate("No sé por qué la gente habla tanto de este libro.")
     assert "looks like es" in spanish.warnings[0] and "cannot translate" in spanish.warnings[0]
-    assert not translate("Hund.", source="fr")[0].warnings, "a word tells little"
+    assert not translate("Hund.", source="fr").warnings, "a word tells little"
 
 
 def test_language_codes() -> None:
@@ -196,15 +227,15 @@ def test_language_codes() -> None:
 def test_a_sentence_over_the_limit_is_cut_with_a_warning(model: Model) -> None:
     """Truncating it silently is what people complain of most."""
     text = "der Hund sieht Katze und der Vogel liebt Haus heute."
-    [found] = limited(model, 9)(text)
+    found = limited(model, 9)(text)
     assert [one.source for one in found.sentences] == ["der Hund sieht Katze", "und der Vogel liebt Haus heute."]
     assert "the model reads 9 at once; translated in 2 parts: der Hund" in found.warnings[0]
-    assert len(limited(model, 12)(text)[0].sentences) == 1
+    assert len(limited(model, 12)(text).sentences) == 1
 
 
 def test_ten_thousand_words_without_punctuation(model: Model) -> None:
     text = "der Hund sieht Katze " * 2500
-    [found] = limited(model, 8)(text)
+    found = limited(model, 8)(text)
     assert sum(len(one.source.split()) for one in found.sentences) == 10_000
     assert "parts" in found.warnings[0] and found.text.count("dog") >= 2000
 
@@ -212,7 +243,7 @@ def test_ten_thousand_words_without_punctuation(model: Model) -> None:
 def test_a_translation_that_was_cut_off_is_told(translate: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "GROWTH", 0)
     monkeypatch.setattr(module, "ROOM", 2)
-    [found] = translate("der Hund sieht Katze.", source="de")
+    found = translate("der Hund sieht Katze.", source="de")
     assert found.sentences[0].finish == "length" and any("cut off after 2 tokens" in line for line in found.warnings)
 
 
@@ -245,7 +276,7 @@ def test_checks_take_no_quadratic_time() -> None:
 
 
 def test_a_forced_start_is_kept(translate: Translator) -> None:
-    first, second = translate("der Hund sieht. Katze.", source="de", prefix="the bird ")[0].sentences
+    first, second = translate("der Hund sieht. Katze.", source="de", prefix="the bird ").sentences
     assert first.text.startswith("the bird") and first.text.endswith(".")
     assert not second.text.startswith("the bird"), "a text has one start"
 
@@ -254,12 +285,12 @@ def test_the_glossary_is_followed_where_its_term_stands(translate: Translator) -
     [plain, other] = translate(["der Hund sieht Katze.", "der Vogel."], source="de", glossary={"hund": "house"})
     assert plain.text.startswith("the house") and not plain.warnings
     assert other.text == "the bird."
-    [two] = translate("der Hund sieht Katze.", source="de", glossary={"Katze": "bird", "Hund": "house"})
+    two = translate("der Hund sieht Katze.", source="de", glossary={"Katze": "bird", "Hund": "house"})
     assert contains(two.text, "house") and contains(two.text, "bird")
 
 
 def test_a_term_that_is_not_in_is_told(translate: Translator) -> None:
-    [found] = translate("der Hund sieht Katze.", source="de", prefix="the dog sees cat.", glossary={"Hund": "house"})
+    found = translate("der Hund sieht Katze.", source="de", prefix="the dog sees cat.", glossary={"Hund": "house"})
     assert any("Hund is not translated as house, as the glossary says" in line for line in found.warnings)
 
 
@@ -294,7 +325,7 @@ def test_words_are_aligned_with_those_they_came_from(translate: Translator) -> N
 
 
 def test_a_direction_without_its_reverse_is_aligned_too(translate: Translator) -> None:
-    [alignment] = translate("le chien voit.", source="fr")[0].alignment
+    [alignment] = translate("le chien voit.", source="fr").alignment
     assert alignment.weights.shape == (4, 4) and np.allclose(alignment.weights.sum(axis=1), 1)
 
 
@@ -314,7 +345,7 @@ def test_the_picture_is_drawn_without_a_display(
 ) -> None:
     """Dollar signs are formulas to matplotlib, and half a formula is an error."""
     monkeypatch.delenv("DISPLAY", raising=False)
-    [found] = translate("der $ Hund $x^.\nKatze sieht Haus.", source="de")
+    found = translate("der $ Hund $x^.\nKatze sieht Haus.", source="de")
     for name in ("a.png", "a.svg"):
         plot(found.alignment, tmp_path / name)
         assert (tmp_path / name).stat().st_size > 1000
@@ -326,5 +357,5 @@ def test_the_picture_is_drawn_without_a_display(
 
 def test_the_pipeline_is_found_by_its_name(words: str) -> None:
     options: dict[str, Any] = {"source": "de", "target": "en", "beams": 1}
-    [found] = pipeline("translate", words, **options)(["der Hund."])
+    found = pipeline("translate", words, **options)("der Hund.")
     assert found.text == "the dog." and math.isfinite(found.score) and len(found.alignment) == 1

@@ -99,7 +99,7 @@ def classified(model: str) -> None:
 
 
 def translated(model: str) -> None:
-    assert isinstance(pipeline("translate", model, source="en", target="de", beams=2)(["one 1"])[0].text, str)
+    assert isinstance(pipeline("translate", model, source="en", target="de", beams=2)("one 1").text, str)
 
 
 def summed_up(model: str) -> None:

@@ -21,10 +21,9 @@ from typing import IO, Any
 
 from suite.data.packed import SUFFIXES, unpack
 from suite.data.record_files import decode_lines
-from suite.data.sources import File, find
 from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
-from suite.task.kit.bulk_rows import Kind, Row, Rows, header, kind_of, read_rows, written_row
+from suite.task.kit.bulk_rows import Input, Kind, Row, Rows, header, kind_of, one_file, read_rows, written_row
 
 ROWS, CHARACTERS = 64, 20_000  # at most, between two writes, where a task does not say otherwise
 STANDARD_INPUT = Path("-")
@@ -37,10 +36,10 @@ class BulkFormat:
     Attributes:
         columns: names of what is added to a record.
         values: from a result to their values, JSON values.
+        empty: values for a record without text, which is not answered (none: null for each).
         in_tables: how many of the columns are added to a table, where JSON objects get all.
         line: from a text and its result to a line of a .txt file.
-        empty: from a text without words to the result that stands for it in the file (None: there is none, so its
-            values are null, and its line is empty).
+        empty_line: from a text without words to its line.
         rows, characters: answered together, and lost when a run is killed. Tasks that answer quickly want many, so that
             texts of similar length are found among them.
         flat: whether, in the cells of a .tsv file, spaces stand for tabs and line ends, which do not fit there; else
@@ -49,28 +48,13 @@ class BulkFormat:
 
     columns: Sequence[str] = ("result",)
     values: Callable[[Any], Sequence[Any]] = lambda result: (result.text,)
+    empty: Sequence[Any] = ()
     in_tables: int | None = None
     line: Callable[[str, Any], str] = lambda text, result: " ".join(result.text.splitlines())
-    empty: Callable[[str], Any] | None = None
+    empty_line: Callable[[str], str] = lambda text: ""
     rows: int = ROWS
     characters: int = CHARACTERS
     flat: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Input:
-    """The file that is read, and its columns."""
-
-    file: File
-    kind: Kind
-    column: str | None
-    second: str | None
-
-    @contextmanager
-    def rows(self) -> Iterator[Rows]:
-        name = self.file.name
-        with self.file.open() as stream:
-            yield read_rows(decode_lines(stream, name, keep_mark=True), name, self.kind, self.column, self.second)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +86,7 @@ def process(
     settings: Mapping[str, Any] | None = None,
     progress: Callable[[int], object] = lambda records: None,
     seen: Callable[[Row, Any], object] = lambda row, result: None,
+    total: Callable[[int], object] = lambda records: None,
 ) -> Done:
     """Answer every record of a file.
 
@@ -117,9 +102,10 @@ def process(
         settings: what decides the results, plain JSON: a run goes on only with the same.
         progress: called with the number of records just done.
         seen: called with each new row and its result.
+        total: called with the number of records of a file, once they are counted.
 
     Raises:
-        DataError: the input cannot be read, or the unfinished output is not from it.
+        DataError: the input cannot be read, or what lies at OUTPUT.part is not an unfinished output from it.
         ConfigError: the output would overwrite something, is not a regular file, or another process writes it.
     """
     kind: Kind = "txt" if source == STANDARD_INPUT else kind_of(source)
@@ -131,8 +117,9 @@ def process(
     work = _Work(answer, form, written, progress, seen)
     if source == STANDARD_INPUT:
         return _stream(work, output, column or second)
-    given = _Input(file=_one_file(source), kind=kind, column=column, second=second)
+    given = Input(file=one_file(source), kind=kind, column=column, second=second)
     survey = _survey(given, written, form.columns)
+    total(survey.records)
     if output is None:
         with given.rows() as rows:
             work.names = survey.names(form, written)
@@ -149,20 +136,6 @@ def process(
 # ---- one pass before
 
 
-def _one_file(source: Path) -> File:
-    """The file of this name, which may be a member of a zip file.
-
-    Raises:
-        DataError: it is not there, or is a folder, a pipe or a device.
-    """
-    files = find(source)
-    if files is None:
-        raise DataError(f"{source}: no such file")
-    if len(files) != 1 or files[0].inside:
-        raise DataError(f"{source}: a folder or several files, but bulk work reads a single file")
-    return files[0]
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Survey:
     """What the first pass over the input found."""
@@ -176,7 +149,7 @@ class _Survey:
         return [f"predicted_{name}" if self.taken else name for name in form.columns[:count]]
 
 
-def _survey(given: _Input, written: Kind, columns: Sequence[str]) -> _Survey:
+def _survey(given: Input, written: Kind, columns: Sequence[str]) -> _Survey:
     """Read the whole input once: every row is checked, counted and hashed."""
     digest = hashlib.sha256()
     records = 0
@@ -228,16 +201,16 @@ class _Work:
         found = iter(results)
         lines = []
         for row in chunk:
-            if row.text.strip():
-                result = next(found)
+            result = next(found) if row.text.strip() else None
+            self.empty += result is None
+            if result is not None:
                 self.seen(row, result)
-            else:
-                result = None if self.form.empty is None else self.form.empty(row.text)
-                self.empty += 1
             if self.written == "txt":
-                lines.append(("" if result is None else self.form.line(row.text, result)) + row.end)
+                line = self.form.empty_line(row.text) if result is None else self.form.line(row.text, result)
+                lines.append(line + row.end)
                 continue
-            values = [None] * len(self.names) if result is None else self.form.values(result)[: len(self.names)]
+            empty = self.form.empty or [None] * len(self.names)
+            values = (empty if result is None else self.form.values(result))[: len(self.names)]
             if self.form.flat and self.written == "tsv":
                 values = [" ".join(re.split(r"[\t\r\n]+", one)) if isinstance(one, str) else one for one in values]
             lines.append(written_row(rows, row, self.names, values, self.written))
@@ -279,7 +252,7 @@ def _write(file: IO[str], text: str) -> None:
     file.flush()
 
 
-def _to_file(work: _Work, given: _Input, output: Path, survey: _Survey, about: dict[str, Any]) -> Done:
+def _to_file(work: _Work, given: Input, output: Path, survey: _Survey, about: dict[str, Any]) -> Done:
     check_output(output, Path(given.file.place) if given.file.place else None)
     place = output.resolve()  # a link stays a link
     part = place.with_name(place.name + ".part")
@@ -287,10 +260,18 @@ def _to_file(work: _Work, given: _Input, output: Path, survey: _Survey, about: d
     place.parent.mkdir(parents=True, exist_ok=True)
     with locked(place):
         before, size = _resumed(part, journal, about, survey.records)
-        if output.exists() and not (before == survey.records and part.exists()):
-            raise ConfigError(f"{output} exists already; remove it, or name another file to write to")
         work.names = survey.names(work.form, work.written)
+        if output.exists() and not (before == survey.records and part.exists()):
+            # only a run killed between the two last lines leaves a whole output and its journal
+            if not (size and before == survey.records and place.stat().st_size == size):
+                raise ConfigError(f"{output} exists already; remove it, or name another file to write to")
+            journal.unlink()
+            return Done(records=before, before=before, empty=0, columns=tuple(work.names))
+        if not part.exists():
+            before = size = 0
         work.progress(before)
+        if not before:  # first of all, so that a part without a journal is somebody else's
+            write_atomic(journal, json.dumps({**about, "records": 0, "bytes": 0}).encode())
         with part.open("r+b" if before or size else "wb") as file, given.rows() as rows:
             file.truncate(size)
             file.seek(size)
@@ -351,9 +332,11 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
     """How many records and bytes of an unfinished output are whole.
 
     Raises:
-        DataError: it is of another run.
+        DataError: it is of another run, or of none.
     """
-    if not (part.exists() and journal.exists()):
+    if not journal.exists():
+        if part.exists():
+            raise DataError(f"{part} is in the way, and is not the unfinished output of this command: remove it")
         return 0, 0
     try:
         before = json.loads(journal.read_bytes())
@@ -361,9 +344,13 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise DataError(f"{journal} is in the way, and is not the journal of an unfinished run: remove it") from None
     other = [name for name in {**about, **before} if about.get(name) != before.get(name)]
+    if not done:  # nothing that could be lost
+        return 0, 0
+    if other and not part.exists():
+        return 0, 0
     if other:
         raise DataError(f"{part} was begun with another {' and '.join(sorted(other))}; use the same, or remove it")
-    if not 0 <= done <= records or part.stat().st_size < size:
+    if not 0 <= done <= records or (part.exists() and part.stat().st_size < size):
         raise DataError(f"{part} does not hold what {journal.name} says; remove both to start over")
     return done, size
 

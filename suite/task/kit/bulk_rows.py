@@ -6,8 +6,10 @@ Kinds: "txt" (a text a line), "csv", "tsv" and "jsonl", told by the file's suffi
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -15,8 +17,9 @@ from typing import Any, Literal, NamedTuple
 
 from suite.data.labelled import KNOWN
 from suite.data.packed import unpacked_suffix
-from suite.data.record_files import check_surrogates, parse_json
+from suite.data.record_files import check_surrogates, decode_lines, parse_json
 from suite.data.separated import SAMPLE, find_delimiter, split_rows, tab_fields
+from suite.data.sources import File, find
 from suite.data.tables import has_header
 from suite.errors import ConfigError, DataError
 from suite.wording import count
@@ -114,6 +117,43 @@ def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None, s
     if kind == "jsonl":
         return Rows(kind=kind, rows=_objects(lines, name, column or _TEXT, second))
     return _table(lines, name, kind, (column, second), mark)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """The file that is read, and its columns.
+
+    Attributes:
+        file: where it is.
+        kind: of the file.
+        column, second: see `read_rows`.
+    """
+
+    file: File
+    kind: Kind
+    column: str | None
+    second: str | None
+
+    @contextmanager
+    def rows(self) -> Iterator[Rows]:
+        """The rows, while the file is open."""
+        name = self.file.name
+        with self.file.open() as stream:
+            yield read_rows(decode_lines(stream, name, keep_mark=True), name, self.kind, self.column, self.second)
+
+
+def one_file(source: Path) -> File:
+    """The file of this name, which may be a member of a zip file.
+
+    Raises:
+        DataError: it is not there, or is a folder, a pipe or a device.
+    """
+    files = find(source)
+    if files is None:
+        raise DataError(f"{source}: no such file")
+    if len(files) != 1 or files[0].inside:
+        raise DataError(f"{source}: a folder or several files, but bulk work reads a single file")
+    return files[0]
 
 
 def parted(line: str) -> tuple[str, str]:
@@ -253,12 +293,22 @@ def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any
     if written == "jsonl":
         names = rows.names or ([_TEXT] if rows.kind == "txt" else [str(place + 1) for place in range(len(row.cells))])
         record = row.cells if isinstance(row.cells, dict) else dict(zip(names, row.cells, strict=True))
-        return json.dumps({**record, **dict(zip(added, values, strict=True))}, ensure_ascii=False) + "\n"
+        results = dict(zip(added, map(_json_value, values), strict=True))
+        return json.dumps({**record, **results}, ensure_ascii=False, allow_nan=False) + "\n"
     cells = [_cell(value) for value in values]
     delimiter = rows.delimiter if rows.kind == written else "," if written == "csv" else "\t"
     if written == rows.kind:
         return f"{row.raw}{delimiter}{_join(cells, written, delimiter)}{row.end}"
     return _join([*map(str, row.cells), *cells], written, delimiter) + "\n"
+
+
+def _json_value(value: Any) -> Any:
+    """The value with None for what JSON cannot say: NaN and infinities."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _json_value(one) for name, one in value.items()}
+    return [_json_value(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _cell(value: Any) -> str:

@@ -142,8 +142,8 @@ def texts(inputs: tuple[str, ...], file: str | None, *, quiet: bool = False, who
     if len(inputs) > 1:
         if file is not None:
             raise click.UsageError("give the text as an argument or with --file, not both")
-        for text in inputs:
-            check_is_text(text, quiet=quiet)
+        for one in inputs:
+            check_is_text(one, quiet=quiet)
         return list(inputs)
     if not inputs and file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("there is no input: give a TEXT, --file, --input, or pipe one in")
@@ -174,24 +174,42 @@ def run_bulk(
         second: column with the second text of pairs.
         seen: called with each new row and its result.
         remarks: what else to say at the end, such as "2 unsure".
+
+    Raises:
+        KeyboardInterrupt: somebody stopped it; the message says how to resume.
     """
-    from suite.task.kit.bulk import process
+    from suite.task.kit.bulk import STANDARD_INPUT, process
 
     assert bulk.source is not None
     settings = {"task": task.name, "model": session.model, "revision": session.revision, **settings}
+    answered = 0
     with session.progress(desc=task.name, unit="records") as bar:
-        done = process(
-            bulk.source,
-            bulk.output,
-            answer,
-            task.bulk_format(pipeline),
-            column=bulk.column,
-            second=second,
-            as_json=session.as_json,
-            seen=seen,
-            settings=settings | {"quantize": session.quantize},
-            progress=bar.update,
-        )
+
+        def progress(records: int) -> None:
+            nonlocal answered
+            answered += records
+            bar.update(records)
+
+        try:
+            done = process(
+                bulk.source,
+                bulk.output,
+                answer,
+                task.bulk_format(pipeline),
+                column=bulk.column,
+                second=second,
+                as_json=session.as_json,
+                settings=settings | {"quantize": session.quantize},
+                progress=progress,
+                seen=seen,
+                total=lambda records: setattr(bar, "total", records),
+            )
+        except KeyboardInterrupt:
+            if bulk.output is None or bulk.source == STANDARD_INPUT:
+                raise
+            raise KeyboardInterrupt(
+                f"{count(answered, 'record')} done; give the same command again to resume"
+            ) from None
     before = f", {done.before:,} of them before" if done.before else ""
     line = f"{count(done.records, 'record')}{before}: {bulk.output or 'standard output'}"
     session.notice("; ".join([line, *remarks(done)]))

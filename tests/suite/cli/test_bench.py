@@ -1,17 +1,21 @@
 """`suite bench`: what is measured, and what is left out or cut short."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from concurrent.futures import Future, process
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
 from suite import bench
+from suite.bench import decoding, long_texts
 from suite.cli.main import main
+from suite.model import ModelConfig, Transformer
 from suite.training.optimizer import Muon
 
 
@@ -36,6 +40,52 @@ class Here:
         return future
 
 
+def test_every_name_is_there_and_no_module_hides_it() -> None:
+    """Importing `suite.bench.decode` would have put that module in the place of the function `decode`."""
+    for name in bench.__all__:
+        assert not isinstance(getattr(bench, name), ModuleType)
+    with pytest.raises(AttributeError, match="no attribute 'speed'"):
+        _ = bench.speed
+
+
+def test_decoding_counts_the_tokens_that_equal_the_baselines(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The baseline here is the model's own greedy choice, but for the first of its tokens."""
+    tiny = ModelConfig(vocab_size=32, context=16, d_model=16, n_layer=1, n_head=2, position="learned")
+    monkeypatch.setattr(ModelConfig, "gpt2", lambda size: tiny)
+    monkeypatch.setattr(decoding, "memory_bandwidth", lambda: 1e9)
+
+    def greedy(model: Transformer) -> Callable[[torch.Tensor, int], torch.Tensor]:
+        def run(ids: torch.Tensor, new: int) -> torch.Tensor:
+            start = ids.shape[1]
+            with torch.no_grad():
+                for _ in range(new):
+                    ids = torch.cat((ids, model(ids)[:, -1:].argmax(-1)), 1)
+            ids[:, start] = 99
+            return ids[:, start:]
+
+        return run
+
+    monkeypatch.setattr(decoding, "as_transformers", greedy)
+    options = bench.DecodeOptions(prompt=3, new=5, batches=(1, 2), weights=("float32",), repeats=1, threads=1)
+    threads = torch.get_num_threads()
+    try:
+        speeds = bench.decode(options)
+        alone = bench.decode(dataclasses.replace(options, baseline=False, weights=("float32", "int8")))
+    finally:
+        torch.set_num_threads(threads)
+    assert [(speed.system, speed.batch, speed.agrees) for speed in speeds] == [
+        (bench.BASELINE, 1, None),
+        ("suite float32", 1, 4),
+        (bench.BASELINE, 2, None),
+        ("suite float32", 2, 8),
+    ]
+    assert speeds[0].ratio == 1.0 and all(speed.bandwidth_share for speed in speeds)
+    assert [(speed.system, speed.ratio, speed.agrees) for speed in alone[:2]] == [
+        ("suite float32", None, None),
+        ("suite int8", None, None),
+    ]
+
+
 @pytest.mark.parametrize("work", ["train", "prefill"])
 @pytest.mark.parametrize("layers", bench.LAYERS)
 def test_a_case_runs(layers: str, work: str) -> None:
@@ -57,8 +107,8 @@ def test_what_would_take_minutes_is_left_out(
         speed = 100.0 if (layers, work) == ("full", "train") else 1000.0
         return bench.Cost(layers=layers, work=work, length=length, tokens_per_second=speed, peak_bytes=2**20)
 
-    monkeypatch.setattr(bench, "ProcessPoolExecutor", Here)
-    monkeypatch.setattr(bench, "cost", cost)
+    monkeypatch.setattr(long_texts, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(long_texts, "cost", cost)
     command = ["bench", "attention", "--lengths", "2000", "--lengths", "1000", "--limit", "30"]
     assert main([*command, "--json"]) == 0
     out, err = capsys.readouterr()
@@ -78,8 +128,8 @@ def test_a_case_that_runs_out_of_memory_is_named(
     def cost(*arguments: Any) -> bench.Cost:
         raise process.BrokenProcessPool
 
-    monkeypatch.setattr(bench, "ProcessPoolExecutor", Here)
-    monkeypatch.setattr(bench, "cost", cost)
+    monkeypatch.setattr(long_texts, "ProcessPoolExecutor", Here)
+    monkeypatch.setattr(long_texts, "cost", cost)
     assert main(["bench", "attention", "--lengths", "1000"]) == 2
     assert "train, full, 1,000 tokens: the process died" in capsys.readouterr().err
 
@@ -101,7 +151,7 @@ def test_slow_systems_are_repeated_less_often(limit: float, turns: int, monkeypa
 
         return run
 
-    monkeypatch.setattr("suite.bench.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("suite.bench.timing.time.perf_counter", lambda: now[0])
     systems = {"a": system("a", 4.0), "b": system("b", 6.0)}
     best = bench.best_times(systems, 5, limit, lambda *found: told.append(found))
     assert calls == ["a", "b"] * turns

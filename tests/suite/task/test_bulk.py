@@ -85,6 +85,11 @@ def test_line_ends_in_a_result_are_spaces_in_tsv_where_the_task_says_so(tmp_path
     [
         ("a.jsonl", '{"text": "a"}\n{"text": "b", "x": "\\ud800"}\n', "a.jsonl, line 2: half of a surrogate pair"),
         ("a.jsonl", '{"text": "a"}\n{"text": "b", "x": NaN}\n', "a.jsonl, line 2: not JSON"),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n{"text": "b", "x": 1e999}\n',
+            "a.jsonl, line 2: not JSON .1e999 is not",
+        ),
         ("a.jsonl", '{"text": "a"}\n[1]\n', "a.jsonl, line 2: a JSON object is needed"),
         ("a.jsonl", '{"text": "a"}\n{"body": "b"}\n', "a.jsonl, line 2: no field 'text'"),
         ("a.csv", "id,text\n1,a\n2,b,c\n", "a.csv, line 3: 3 cells, where the first row has 2"),
@@ -170,6 +175,58 @@ def test_a_run_goes_on_only_as_it_was_begun(tmp_path: Path) -> None:
     (tmp_path / "b.txt.part.json").write_text("[[[")
     with pytest.raises(DataError, match="is in the way"):
         run(source, output)
+
+
+def test_a_part_of_nobody_is_not_overwritten(tmp_path: Path) -> None:
+    """A file that happened to be called OUTPUT.part was lost, the unfinished output of another version too."""
+    (tmp_path / "a.txt").write_text("a\n")
+    (tmp_path / "b.txt.part").write_text("my notes\n")
+    with pytest.raises(DataError, match=r"b\.txt\.part is in the way, and is not the unfinished output"):
+        run(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert (tmp_path / "b.txt.part").read_text() == "my notes\n"
+
+
+def test_a_failed_command_is_no_obstacle(tmp_path: Path) -> None:
+    """What it began has no records, and the command put right, with other settings, starts over."""
+
+    def fails(texts: list[str]) -> Sequence[Shout]:
+        raise ConfigError("no such language")
+
+    (tmp_path / "a.txt").write_text("a\n")
+    with pytest.raises(ConfigError):
+        run(tmp_path / "a.txt", tmp_path / "b.txt", answer=fails, settings={"to": "xx"})
+    run(tmp_path / "a.txt", tmp_path / "b.txt", settings={"to": "en"})
+    assert (tmp_path / "b.txt").read_text() == "A\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
+
+
+def test_a_run_killed_as_it_finished_is_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the output and the removal of its journal; the same command met a file that was in its way."""
+    (tmp_path / "a.txt").write_text("a\nb\n")
+    whole = Path.unlink
+
+    def unlink(path: Path, missing_ok: bool = False) -> None:
+        if path.name.endswith(".part.json"):
+            raise KeyboardInterrupt
+        whole(path, missing_ok)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "unlink", unlink)
+        run(tmp_path / "a.txt", tmp_path / "b.txt")
+    asked: list[str] = []
+    done = run(tmp_path / "a.txt", tmp_path / "b.txt", answer=lambda texts: (asked.extend(texts), shout(texts))[1])
+    assert (asked, done.records, done.before) == ([], 2, 2) and (tmp_path / "b.txt").read_text() == "A\nB\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.txt", "b.txt"]
+    with pytest.raises(ConfigError, match="exists already"):
+        run(tmp_path / "a.txt", tmp_path / "b.txt")
+
+
+def test_what_is_no_number_in_json_is_null(tmp_path: Path) -> None:
+    """NaN and Infinity are not JSON: other readers refuse the whole file."""
+    (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
+    form = BulkFormat(columns=("one", "two"), values=lambda _: (float("nan"), {"x": [float("-inf"), 1.5]}))
+    run(tmp_path / "a.jsonl", tmp_path / "b.jsonl", form=form)
+    assert json.loads((tmp_path / "b.jsonl").read_text()) == {"text": "a", "one": None, "two": {"x": [None, 1.5]}}
 
 
 def test_what_must_not_be_overwritten_is_not(tmp_path: Path) -> None:
@@ -273,10 +330,12 @@ def test_pairs_go_on_only_with_the_same_column(tmp_path: Path) -> None:
     source, output = tmp_path / "a.csv", tmp_path / "b.csv"
     source.write_text("a,b,c\n" + "x,y,z\n" * 100)
 
+    calls = iter([both])  # the second call ends it
+
     def breaks(pairs: list[tuple[str, str]]) -> list[Shout]:
-        if output.with_name("b.csv.part.json").exists():
-            raise KeyboardInterrupt
-        return both(pairs)
+        for answer in calls:
+            return answer(pairs)
+        raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(source, output, answer=breaks, column="a", second="b")
@@ -289,11 +348,11 @@ def test_pairs_go_on_only_with_the_same_column(tmp_path: Path) -> None:
 def test_a_format_may_say_what_stands_for_an_empty_text(tmp_path: Path) -> None:
     """A list of labels that is null breaks who reads the file where an empty one would not."""
     (tmp_path / "a.txt").write_text("a\n \n")
-    form = BulkFormat(empty=lambda text: Shout(f"<{text}>"), line=lambda text, result: f"{result.text}\t{text}")
+    form = BulkFormat(empty=([],), empty_line=lambda text: f"<{text}>", line=lambda text, result: result.text + text)
     assert run(tmp_path / "a.txt", tmp_path / "b.txt", form=form).empty == 1
-    assert (tmp_path / "b.txt").read_text() == "A\ta\n< >\t \n"
+    assert (tmp_path / "b.txt").read_text() == "Aa\n< >\n"
     run(tmp_path / "a.txt", tmp_path / "b.jsonl", form=form)
-    assert json.loads((tmp_path / "b.jsonl").read_text().splitlines()[1])["result"] == "< >"
+    assert json.loads((tmp_path / "b.jsonl").read_text().splitlines()[1])["result"] == []
 
 
 def test_a_format_may_say_how_many_rows_are_answered_together(tmp_path: Path) -> None:

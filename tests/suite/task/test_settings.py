@@ -10,7 +10,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from suite.cli.settings import setting, takes
+from suite.cli.settings import REQUIRED, setting, takes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +47,21 @@ def test_values_have_the_types_of_the_fields() -> None:
 @pytest.mark.parametrize("words", [("--beams", "0"), ("--share", "1.5"), ("--kind", "c"), ("--inner", "4")])
 def test_what_does_not_fit_is_refused(words: tuple[str, str]) -> None:
     assert "Error" in ask(*words)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    source: str = setting(REQUIRED, "Language of the text.", metavar="LANG")
+
+
+def test_what_is_required_must_be_given_on_the_command_line_and_in_python() -> None:
+    """With a default of None, Python's caller was told of it by a failure far away."""
+    needs = click.command()(takes(Needed)(lambda options: click.echo(repr(options))))
+    assert CliRunner().invoke(needs, ["--source", "en"]).output == repr(Needed(source="en")) + "\n"
+    assert "Missing option '--source'" in CliRunner().invoke(needs, []).output
+    with pytest.raises(TypeError, match="source"):
+        Needed()
+    assert "[required]" in CliRunner().invoke(needs, ["--help"]).output
 
 
 def test_help_states_the_default_once() -> None:

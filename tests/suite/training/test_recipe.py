@@ -8,7 +8,9 @@ from typing import Any, Literal
 import pytest
 
 from suite.errors import ConfigError
-from suite.training import Recipe, from_table
+from suite.tables import from_table, nearest
+from suite.training import Recipe
+from suite.training.recipe import OptimizerConfig
 
 TEXT = """
 task = "lm"
@@ -119,3 +121,38 @@ def test_tables_of_a_task() -> None:
         from_table(Options, {"pair": ["en", 3]}, "here", "translate.")
     with pytest.raises(ConfigError, match=r"here: unknown key 'translate.rato'; did you mean 'translate.ratio'"):
         from_table(Options, {"rato": 1}, "here", "translate.")
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("learning_rate", "lr"),
+        ("leaning_rate", "lr"),
+        ("wd", "weight_decay"),
+        ("weight_deca", "weight_decay"),
+        ("beta_1", "beta1"),
+        ("gradient_clip", "clip"),
+        ("matrix_rate", "matrix_lr"),
+        ("colour", None),
+        ("x", None),
+    ],
+)
+def test_the_nearest_key_is_one_that_was_probably_meant(key: str, expected: str | None) -> None:
+    """`optimizer.learning_rate` was answered with "did you mean 'optimizer.weight_decay'?"."""
+    assert nearest(key, [field.name for field in dataclasses.fields(OptimizerConfig)]) == expected
+    assert nearest(key, []) is None
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [("batch_size", "size"), ("max_steps", "steps"), ("epoch", "epochs"), ("minutes", "max_minutes"), ("valid", None)],
+)
+def test_a_part_of_a_key_is_near_it(key: str, expected: str | None) -> None:
+    names = ["size", "steps", "least_steps", "epochs", "max_minutes", "log_every"]
+    assert nearest(key, names) == expected
+
+
+def test_all_keys_are_listed_where_none_is_near(file: Path) -> None:
+    """Any word got a "did you mean", however unlike it was."""
+    with pytest.raises(ConfigError, match=r"unknown key 'batch.colour'; available: size, tokens, micro_tokens$"):
+        Recipe.load(file, ["batch.colour=red"])

@@ -1,7 +1,9 @@
 """The translation figures of FIGURES.md: an ablation on Multi30k, and speed beside others.
 
-python -m suite.tasks.translate.figures ablation multi30k --out runs/ablation
-python -m suite.tasks.translate.figures speed en-de=tatoeba-de-en/valid.tsv.gz
+From the repository's root:
+
+    python -m benchmarks.translate ablation multi30k --out runs/ablation
+    python -m benchmarks.translate speed en-de=tatoeba-de-en/valid.tsv.gz
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from suite.cli.show import notice, table
 from suite.data.parallel import Corpus, read_pairs
 from suite.errors import ConfigError
 from suite.tasks.translate.evaluate import evaluate
+from suite.tasks.translate.options import TranslateEvalOptions
 from suite.tasks.translate.pipeline import Translator
-from suite.tasks.translate.task import Translation
+from suite.tasks.translate.task import TranslateTask
 from suite.training.fit import cache_directory, fit_data, kept
 from suite.training.recipe import Recipe
 
@@ -83,14 +86,16 @@ def run(choice: str, seed: int, data: Path, out: Path, settings: Sequence[str]) 
         f"en-de={data / name}.en.gz,{data / name}.de.gz" for name in ("train", "val", "test_2016_flickr")
     )
     lines = [f"data.train=[{json.dumps(train)}]", f"data.valid=[{json.dumps(valid)}]", f"seed={seed}"]
-    recipe = Recipe.load(Path(__file__).with_name("ablation.toml"), [*lines, *CHOICES[choice], *settings])
+    recipe = Recipe.load(
+        TranslateTask().default_recipe().with_name("ablation.toml"), [*lines, *CHOICES[choice], *settings]
+    )
     return kept(out / f"{label}.json", recipe, partial(make, recipe, choice, test, out / label))
 
 
 def make(recipe: Recipe, choice: str, test: str, out: Path) -> dict[str, Any]:
     """Train and evaluate once."""
-    fitted = fit_data(recipe, Translation().prepare(recipe, cache_directory()), out, say=notice)
-    scores = evaluate(load(fitted.checkpoint), [test], source="en", target="de", beams=1)
+    fitted = fit_data(recipe, TranslateTask().prepare(recipe, cache_directory()), out, say=notice)
+    scores = evaluate(load(fitted.checkpoint), [test], TranslateEvalOptions(source="en", target="de", beams=1))
     return {
         "choice": choice,
         "seed": recipe.seed,
