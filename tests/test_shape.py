@@ -12,20 +12,6 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = ("suite", "tasks", "data")
 LINES_OF_FILE, LINES_OF_FUNCTION, PARAMETERS = 400, 60, 12
 
-# what is still too large, and must shrink: remove an entry with its cause
-EXCEPTIONS = {
-    "data/labelled.py: lines",
-    "data/mediawiki.py: lines",
-    "data/sentences.py: lines",
-    "tasks/classify/cli.py: lines",
-    "tasks/classify/cli.py: evaluate, parameters",
-    "tasks/classify/cli.py: run, lines",
-    "tasks/classify/cli.py: run, parameters",
-    "tasks/classify/evaluate.py: evaluate, lines",
-    "tasks/classify/evaluate.py: evaluate, parameters",
-    "tasks/classify/pipeline.py: lines",
-}
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 

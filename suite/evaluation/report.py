@@ -58,26 +58,28 @@ class Table:
         rows: name of the row (a system, a class) and its cells, as many as there are columns.
         title: shown above; "" for none.
         align: "l" or "r" for each column ("": all to the right).
+        head: above the names of the rows.
     """
 
     columns: Sequence[str]
     rows: Sequence[tuple[str, Sequence[Cell]]]
     title: str = ""
     align: str = ""
+    head: str = ""
 
     def text(self) -> str:
         """Aligned columns for a terminal."""
         from suite.cli.show import table
 
         rows = [[name, *map(str, cells)] for name, cells in self.rows]
-        lines = table(rows, "l" + (self.align or "r" * len(self.columns)), ["", *self.columns])
+        lines = table(rows, "l" + (self.align or "r" * len(self.columns)), [self.head, *self.columns])
         return "\n".join([self.title, *lines] if self.title else lines)
 
     def markdown(self) -> str:
         """A table in Markdown."""
         sides = {"l": "---", "r": "---:"}
         rows = [
-            ["", *self.columns],
+            [self.head, *self.columns],
             ["---", *(sides[side] for side in self.align or "r" * len(self.columns))],
             *([click.unstyle(name), *(click.unstyle(str(cell)) for cell in cells)] for name, cells in self.rows),
         ]

@@ -16,15 +16,15 @@ from suite.data.labelled import Labelled, stratified_split
 from suite.errors import DataError
 from suite.tasks.classify import metrics
 from suite.tasks.classify.metrics import Bools, Floats
-from suite.tasks.classify.ngrams import regress
+from suite.tasks.classify.word_model import regress
 
 WORD = r"\w+"
 STRENGTHS = (3.0, 10.0, 30.0, 100.0)  # of which C is chosen: less and less regularisation
 
 
 @dataclass(frozen=True, kw_only=True)
-class Baseline:
-    """A baseline's answers.
+class Answers:
+    """What a classifier or a baseline says of N records.
 
     Attributes:
         probabilities: (N, C).
@@ -51,7 +51,7 @@ def truth_of(records: Sequence[Labelled], labels: Sequence[str]) -> Bools:
     return truth
 
 
-def majority(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequence[str], *, multi: bool) -> Baseline:
+def majority(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequence[str], *, multi: bool) -> Answers:
     """Every example is of the commonest class, with the shares of the training data as probabilities.
 
     Args:
@@ -66,10 +66,10 @@ def majority(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequen
     counts = truth_of(train, labels).sum(axis=0)
     shares = (counts + 1) / (len(train) + 2 if multi else counts.sum() + len(labels))
     probabilities = np.tile(shares, (len(test), 1))
-    return Baseline(probabilities=probabilities, predicted=_likeliest(probabilities), settings={})
+    return Answers(probabilities=probabilities, predicted=_likeliest(probabilities), settings={})
 
 
-def linear(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequence[str], *, multi: bool) -> Baseline:
+def linear(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequence[str], *, multi: bool) -> Answers:
     """Logistic regression on the tf-idf of single words and pairs of neighbours (tf as 1 + log tf).
 
     Its C is chosen on a tenth of the training data, stratified, by accuracy (with `multi`: micro-F1), then it is
@@ -102,7 +102,7 @@ def linear(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequence
     c = max(STRENGTHS, key=quality)
     probabilities = _train(train, labels, c, multi=multi)(test)
     predicted = probabilities >= 0.5 if multi else _likeliest(probabilities)
-    return Baseline(probabilities=probabilities, predicted=predicted, settings={"C": c})
+    return Answers(probabilities=probabilities, predicted=predicted, settings={"C": c})
 
 
 def _likeliest(probabilities: Floats) -> Bools:

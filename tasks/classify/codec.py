@@ -1,27 +1,30 @@
 """A labelled text as one sequence: `<bos> text <cls>`, or `<bos> text <sep> second text <cls>` for a pair.
 
-Source: Radford et al. 2018, figure 1.
+Shapes: `B` rows, `T` positions. Source: Radford et al. 2018, figure 1.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from suite.data.labelled import Labelled
 from suite.errors import CheckpointError, DataError
 from suite.text.tokenizer import Tokenizer
 from suite.training.batches import Example
 
-Text = str | tuple[str, str]
+Text = str | tuple[str, str]  # a text, or a pair of texts
+BATCH_TOKENS = 4096  # read at one time, padding included
 
 
 @dataclasses.dataclass(frozen=True)
-class Codec:
+class ClassifyCodec:
     """How texts become sequences for one classifier; kept in its checkpoint.
 
     Args:
@@ -48,7 +51,7 @@ class Codec:
             raise DataError(f"max_tokens is {self.max_tokens}; a classifier needs at least 8")
 
     @classmethod
-    def from_extra(cls, tokenizer: Tokenizer, extra: Mapping[str, Any], name: str) -> Codec:
+    def from_extra(cls, tokenizer: Tokenizer, extra: Mapping[str, Any], name: str) -> ClassifyCodec:
         """Read what `to_dict` wrote into a checkpoint.
 
         Raises:
@@ -126,3 +129,22 @@ def cut(ids: list[int], size: int) -> list[list[int]]:
     count = -(-len(ids) // size)
     borders = [round(place * len(ids) / count) for place in range(count + 1)]
     return [ids[start:end] for start, end in pairwise(borders)]
+
+
+def by_length(sequences: Sequence[Sized]) -> Iterator[list[int]]:
+    """Indices of sequences in batches of similar length, the longest first, so that memory is known from the start."""
+    rows: list[int] = []
+    for place in sorted(range(len(sequences)), key=lambda place: -len(sequences[place])):
+        if rows and (len(rows) + 1) * len(sequences[rows[0]]) > BATCH_TOKENS:
+            yield rows
+            rows = []
+        rows.append(place)
+    if rows:
+        yield rows
+
+
+def pad(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Sequences side by side (B, T), padded on the right, and their lengths (B,)."""
+    rows = [torch.as_tensor(tokens, dtype=torch.long) for tokens in sequences]
+    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+    return tokens.to(device), torch.tensor([len(row) for row in rows], device=device)

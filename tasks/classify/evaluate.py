@@ -7,7 +7,7 @@ import random
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,76 +15,99 @@ from suite.checkpoint import Model
 from suite.data.hub import to_evaluate
 from suite.data.labelled import Labelled, check_classes, read_labelled
 from suite.errors import DataError
+from suite.evaluation import Report
 from suite.task import suggest
 from suite.tasks.classify import baseline, metrics
-from suite.tasks.classify.baseline import truth_of
+from suite.tasks.classify.baseline import Answers, truth_of
 from suite.tasks.classify.codec import text_of
-from suite.tasks.classify.metrics import Bools, Floats
+from suite.tasks.classify.metrics import Bools
+from suite.tasks.classify.options import ClassifyEvalOptions
 from suite.tasks.classify.pipeline import Classifier
+from suite.tasks.classify.report import tables
 from suite.tasks.classify.zero_shot import ZeroShot
 from suite.wording import count
 
 LINEAR = "tf-idf + logistic regression"
 
 
+class _Records(NamedTuple):
+    """Records of the known classes, those of none, and what to say about them."""
+
+    inside: list[Labelled]
+    outside: list[Labelled]
+    notes: list[str]
+
+
 def evaluate(
     model: Model,
     data: Sequence[str],
+    options: ClassifyEvalOptions | None = None,
     *,
-    train: Sequence[str] = (),
-    labels: Sequence[str] = (),
-    threshold: float = 0.5,
-    text: str | Sequence[str] = "",
-    label: str = "",
-    pair: str = "",
-    separator: str = "",
-    names: Sequence[str] = (),
-    header: bool | None = None,
-    train_text: str | Sequence[str] = "",
-    train_label: str = "",
-    limit: int | None = None,
-    oos_label: str | None = None,
+    labels: Sequence[str] | None = None,
+    threshold: float | None = None,
     progress: Callable[[int], object] | None = None,
     say: Callable[[str], object] = lambda line: None,
-) -> dict[str, Any]:
+) -> Report:
     """Accuracy, calibration and mistakes of a classifier, beside baselines on the same records.
 
     Args:
         model: a classifier, or with `labels` any language model.
-        data: labelled files, folders or data-set names; this and the next options as `suite.data.labelled` has them.
-        train: labelled data that the baselines learn from (none: there are no baselines).
+        data: labelled files, folders or data-set names.
+        options: how they are read, and what else to measure.
         labels: classes to choose from zero-shot.
-        threshold: with several labels a text, the least probability of those that hold.
-        text, label, pair, separator, names, header: how records are read, of `data` and `train` alike.
-        train_text, train_label: the columns of `train`, where they are others.
-        limit: evaluate so many records, drawn at random, the same each time.
-        oos_label: records with this label belong to none of the classes. They count for nothing but how well the
-            probabilities tell them from the rest.
+        threshold: from which probability on a label is assigned, where a text may have several (None: 0.5).
         progress: called with the number of texts just classified.
-        say: takes a line on what goes on that `progress` does not count.
+        say: called with a line about work that `progress` does not count.
 
     Returns:
-        plain values: `model`, `records`, `labels`, `multi`, `notes`; under `results` for each of "model", "majority"
-        and "tf-idf + logistic regression" its figures (`metrics.single_label` or `metrics.multi_label`), `classes`
-        (precision, recall, f1, auc and support of each) and `reliability`, with `oos_label` also the AUROCs
-        `out_of_scope`; `confusion` of the model's likeliest classes (rows are the truth, see
+        a report. Its data has `model`, `records`, `labels`, `multi`, `notes`; under `results` for each of "model",
+        "majority" and "tf-idf + logistic regression" its figures (`metrics.single_label` or `metrics.multi_label`),
+        `classes` (precision, recall, f1, auc and support of each) and `reliability`, with `oos_label` also the AUROCs
+        `out_of_scope`; `confusion` of the model's most probable classes (rows are the truth, see
         `metrics.confusion_matrix`), and its mistakes as a list, `confused`, the most frequent first. What is
         undefined is None.
 
     Raises:
         DataError: the data cannot be read, or has a label that the model does not know.
     """
-    classifier = ZeroShot(model, labels=labels) if labels else Classifier(model, threshold=threshold)
+    options = options or ClassifyEvalOptions()
+    classifier: Classifier | ZeroShot
+    if labels is None:
+        classifier = Classifier(model, threshold=0.5 if threshold is None else threshold)
+    else:
+        classifier = ZeroShot(model, labels=labels)
+    records = _read(data, options, classifier)
+    inside, notes = records.inside, records.notes
+    several = sum(len(record.labels) > 1 for record in inside)
+    multi = classifier.multi or several > 0
+    _check_counts(inside, several, notes, given=classifier.multi, wanted=multi)
+    asked = [*inside, *records.outside]
+    contenders = {"model": _ask(classifier, asked, notes, progress)}
+    if options.train:
+        contenders |= _baselines(options, classifier.labels, asked, multi, say)
+    found = _compare(contenders, records, classifier.labels, multi, oos=options.oos_label is not None)
+    plain: dict[str, Any] = _plain({"model": model.name, **found})
+    summary = f"{count(len(inside), 'record')}, {count(len(classifier.labels), 'class', 'classes')}"
+    return Report(data=plain, tables=tables(plain, options.confused), notes=[*notes, summary])
+
+
+def _columns(options: ClassifyEvalOptions) -> dict[str, Any]:
+    """What `read_labelled` takes for both the data and the training data."""
+    return {"pair": options.pair, "separator": options.separator, "names": options.names, "header": options.header}
+
+
+def _read(data: Sequence[str], options: ClassifyEvalOptions, classifier: Classifier | ZeroShot) -> _Records:
+    """Read the records, all of whose labels the classifier knows, and those that belong to no class."""
+    oos_label = options.oos_label
     if oos_label in classifier.labels:
         raise DataError(f"the model knows the label {oos_label!r}, so records with it are not out of scope")
-    options: dict[str, Any] = {"pair": pair, "separator": separator, "names": names, "header": header}
     sources, notes = to_evaluate(data)
-    found = read_labelled(sources, text=text, label=label, **options)
-    notes += found.notes
-    records = found.records
-    if limit is not None and limit < len(records):
-        notes.append(f"{limit:,} of {count(len(records), 'record')}, chosen at random")
-        records = [records[place] for place in sorted(random.Random(0).sample(range(len(records)), limit))]
+    found = read_labelled(sources, text=options.text, label=options.label, **_columns(options))
+    records, notes = found.records, [*notes, *found.notes]
+    if options.limit is not None and options.limit < len(records):
+        notes.append(f"{options.limit:,} of {count(len(records), 'record')}, chosen at random")
+        chosen = random.Random(0).sample(range(len(records)), options.limit)
+        records = [records[place] for place in sorted(chosen)]
     inside = [record for record in records if oos_label not in record.labels]
     outside = [record for record in records if oos_label in record.labels]
     if not any({*record.labels} & {*classifier.labels} for record in inside):
@@ -98,58 +121,89 @@ def evaluate(
         raise DataError(f"no record has the out-of-scope label {oos_label!r}; available: {_some(records)}")
     if not inside:
         raise DataError(f"{records[0].where}: all records have the out-of-scope label {oos_label!r}")
-    several = sum(len(record.labels) > 1 for record in inside)
-    if several and not classifier.multi:
-        notes.append(f"{count(several, 'record')} with several labels; the model gives only one")
-    multi = classifier.multi or several > 0
-    if not multi and (bare := next((record for record in inside if not record.labels), None)):
-        raise DataError(f"{bare.where}: no label, but the model gives one to every text; remove the record")
-    notes += _odd(inside)
+    return _Records(inside, outside, notes)
 
-    known = classifier.labels
-    asked = [*inside, *outside]
-    answers = classifier([text_of(record) for record in asked], progress=progress)
-    if cut := sum(answer.pieces > 1 for answer in answers):
+
+def _check_counts(records: Sequence[Labelled], several: int, notes: list[str], *, given: bool, wanted: bool) -> None:
+    """Note what is odd about the records, and refuse those without a label where each text gets one."""
+    if several and not given:
+        notes.append(f"{count(several, 'record')} with several labels; the model gives only one")
+    if not wanted and (bare := next((record for record in records if not record.labels), None)):
+        raise DataError(f"{bare.where}: no label, but the model gives one to every text; remove the record")
+    empty = [record.where for record in records if not record.text.strip()]
+    if empty:
+        notes.append(f"{count(len(empty), 'empty text')}, the first at {empty[0]}")
+
+
+def _ask(
+    classifier: Classifier | ZeroShot,
+    records: Sequence[Labelled],
+    notes: list[str],
+    progress: Callable[[int], object] | None,
+) -> Answers:
+    """The classifier's answers; texts read in pieces are noted."""
+    results = classifier([text_of(record) for record in records], progress=progress)
+    if cut := sum(result.pieces > 1 for result in results):
         notes.append(f"{count(cut, 'text')} too long for the model to read at once, read in pieces")
-    probabilities = np.array([[answer.scores[name] for name in known] for answer in answers])
-    named = np.array([[name in answer.labels for name in known] for answer in answers])
-    contenders: dict[str, tuple[Floats, Bools, dict[str, Any]]] = {"model": (probabilities, named, {})}
-    if train:
-        source = read_labelled(train, text=train_text or text, label=train_label or label, **options)
-        lessons = [record for record in source.records if oos_label not in record.labels]
-        _require_known(lessons, known)
-        say(f"training the baselines on {count(len(lessons), 'record')}")
-        for name, learn in (("majority", baseline.majority), (LINEAR, baseline.linear)):
-            made = learn(lessons, asked, known, multi=multi)
-            contenders[name] = (made.probabilities, made.predicted, made.settings)
-    truth = truth_of(inside, known)
-    results = {
-        name: settings | _figures(odds, predicted, truth, known, multi)
-        for name, (odds, predicted, settings) in contenders.items()
+    return Answers(
+        probabilities=np.array([[result.scores[name] for name in classifier.labels] for result in results]),
+        predicted=np.array([[name in result.labels for name in classifier.labels] for result in results]),
+        settings={},
+    )
+
+
+def _baselines(
+    options: ClassifyEvalOptions,
+    labels: Sequence[str],
+    asked: Sequence[Labelled],
+    multi: bool,
+    say: Callable[[str], object],
+) -> dict[str, Answers]:
+    """Answers of the baselines, trained on `options.train`."""
+    source = read_labelled(
+        options.train,
+        text=options.train_text or options.text,
+        label=options.train_label or options.label,
+        **_columns(options),
+    )
+    lessons = [record for record in source.records if options.oos_label not in record.labels]
+    _require_known(lessons, labels)
+    say(f"training the baselines on {count(len(lessons), 'record')}")
+    return {
+        "majority": baseline.majority(lessons, asked, labels, multi=multi),
+        LINEAR: baseline.linear(lessons, asked, labels, multi=multi),
     }
-    report: dict[str, Any] = {
-        "model": model.name,
+
+
+def _compare(
+    contenders: dict[str, Answers], records: _Records, labels: Sequence[str], multi: bool, *, oos: bool
+) -> dict[str, Any]:
+    """The report's data, but for the model's name."""
+    inside, outside, notes = records
+    truth = truth_of(inside, labels)
+    results = {name: answers.settings | _figures(answers, truth, labels, multi) for name, answers in contenders.items()}
+    found: dict[str, Any] = {
         "records": len(inside),
-        "labels": list(known),
+        "labels": list(labels),
         "multi": multi,
         "notes": notes,
         "results": results,
     }
-    if oos_label is not None:
-        report["out_of_scope_records"] = len(outside)
-        scope = np.arange(len(asked)) >= len(inside)
-        for name, (odds, _, _) in contenders.items():
-            aurocs = metrics.out_of_scope_auroc(odds, scope)
+    if oos:
+        found["out_of_scope_records"] = len(outside)
+        scope = np.arange(len(inside) + len(outside)) >= len(inside)
+        for name, answers in contenders.items():
+            aurocs = metrics.out_of_scope_auroc(answers.probabilities, scope)
             # probabilities that do not sum to one have no entropy
             results[name]["out_of_scope"] = {"max_probability": aurocs["max_probability"]} if multi else aurocs
-    matrix = metrics.confusion_matrix(probabilities[: len(inside)].argmax(axis=1), truth)
-    report["confusion"] = matrix.tolist()
-    report["confused"] = [
-        {"label": known[one.truth], "predicted": known[one.predicted], "count": one.count, "share": one.share}
+    predicted = contenders["model"].probabilities[: len(inside)].argmax(axis=1)
+    matrix = metrics.confusion_matrix(predicted, truth)
+    found["confusion"] = matrix.tolist()
+    found["confused"] = [
+        {"label": labels[one.truth], "predicted": labels[one.predicted], "count": one.count, "share": one.share}
         for one in metrics.most_confused(matrix, top=matrix.size)
     ]
-    plain: dict[str, Any] = _plain(report)
-    return plain
+    return found
 
 
 def _require_known(records: Sequence[Labelled], labels: Sequence[str]) -> None:
@@ -165,24 +219,16 @@ def _require_known(records: Sequence[Labelled], labels: Sequence[str]) -> None:
         raise DataError(f"{record.where}: the model has no label {label!r} ({share}){others}; {hint}")
 
 
-def _odd(records: Sequence[Labelled]) -> list[str]:
-    """What a person should know of the records."""
-    empty = [record.where for record in records if not record.text.strip()]
-    return [f"{count(len(empty), 'empty text')}, the first at {empty[0]}"] if empty else []
-
-
 def _some(records: Sequence[Labelled]) -> str:
-    """The labels of some records, the commonest first."""
+    """The commonest labels, for an error message."""
     counts = Counter(label for record in records for label in record.labels).most_common()
     more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
     return ", ".join(label for label, _ in counts[:10]) + more
 
 
-def _figures(
-    probabilities: Floats, predicted: Bools, truth: Bools, labels: Sequence[str], multi: bool
-) -> dict[str, Any]:
-    """The figures of one contender on the records of known classes, which stand first."""
-    probabilities, predicted = probabilities[: len(truth)], predicted[: len(truth)]
+def _figures(answers: Answers, truth: Bools, labels: Sequence[str], multi: bool) -> dict[str, Any]:
+    """The figures of one contender on the records of known classes, which come first."""
+    probabilities, predicted = answers.probabilities[: len(truth)], answers.predicted[: len(truth)]
     classes = truth.argmax(axis=1)
     if multi:
         figures = metrics.multi_label(probabilities, predicted, truth)

@@ -18,8 +18,6 @@ Bools = NDArray[np.bool_]
 
 BINS = 15  # as in Guo et al. 2017
 SMALLEST = 1e-15  # probabilities below this count as this, so that one example cannot make a mean infinite
-WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 6.0)  # of another model's logits beside one's own
-TEMPERATURES = (0.01, 100.0)
 
 
 # ---- right and wrong
@@ -239,52 +237,6 @@ def reliability(confidence: Floats, right: Bools, bins: int = BINS) -> Reliabili
     )
 
 
-def fit_temperature(logits: Any, labels: Any) -> float:
-    """The temperature that logits should be divided by for the least negative log-likelihood.
-
-    The labels are smoothed as if one further example were seen with each class equally often. That fades with 1 / N,
-    and keeps the temperature from zero where every example is right, which a few examples easily are.
-
-    Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2; Platt 1999, "Probabilistic outputs
-    for support vector machines", section 2.2 (smoothed targets).
-
-    Args:
-        logits: (N, C) of examples that were not trained on; array or tensor on the CPU.
-        labels: (N,) columns, or (N, C) yes and no for independent classes.
-
-    Returns:
-        the temperature, in [0.01, 100]; above 1 where the classifier was too sure of itself. 1 where there are no
-        examples.
-    """
-    scores, truth = np.asarray(logits, dtype=np.float64), np.asarray(labels)
-    if not scores.size:
-        return 1.0
-    independent = truth.ndim == 2
-    targets = _smoothed(truth, scores.shape[1])
-    if not independent:  # the softmax does not see a shift, but rounding does
-        scores = scores - scores.max(axis=1, keepdims=True)
-
-    def slope(log_scale: float) -> float:
-        """d NLL / d scale, which rises with the scale (= 1 / temperature): the NLL is convex in it."""
-        scaled = np.exp(log_scale) * scores
-        if independent:
-            expected = (1 + np.tanh(scaled / 2)) / 2  # the sigmoid, which cannot overflow so
-        else:
-            powers = np.exp(scaled)
-            expected = powers / powers.sum(axis=1, keepdims=True)
-        return float(((expected - targets) * scores).mean())
-
-    from scipy.optimize import brentq
-
-    sharpest, flattest = TEMPERATURES
-    low, high = -np.log(flattest), -np.log(sharpest)
-    if slope(low) >= 0:  # no better than guessing, or all logits are equal
-        return flattest if slope(low) > 0 else 1.0
-    if slope(high) <= 0:
-        return sharpest
-    return float(np.exp(-brentq(slope, low, high, xtol=1e-6)))
-
-
 # ---- all at once
 
 
@@ -348,43 +300,3 @@ def _mean(values: Floats) -> float:
     """The mean without NaN, which is NaN only where nothing is left."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else float("nan")
-
-
-def fit_mixture(logits: Any, others: Any, labels: Any) -> tuple[float, float]:
-    """The weight of another model's logits beside these, and the temperature that the sum is divided by.
-
-    Both for the least negative log-likelihood, with labels smoothed as in `fit_temperature`.
-
-    Args:
-        logits: (N, C) of examples that neither model was trained on.
-        others: (N, C) of the other model; None where there is none.
-        labels: (N,) columns, or (N, C) yes and no for independent classes.
-
-    Returns:
-        the weight, one of `WEIGHTS` (0 without `others`, or where they are no help), and the temperature.
-    """
-    if others is None or not np.size(logits):
-        return 0.0, fit_temperature(logits, labels)
-    scores, more = np.asarray(logits, dtype=np.float64), np.asarray(others, dtype=np.float64)
-    targets = _smoothed(np.asarray(labels), scores.shape[1])
-    found = []
-    for weight in WEIGHTS:
-        mixed = scores + weight * more
-        temperature = fit_temperature(mixed, labels)
-        scaled = mixed / temperature
-        if np.ndim(labels) == 2:
-            loss = (np.logaddexp(0, scaled) - targets * scaled).mean()
-        else:
-            scaled -= scaled.max(axis=1, keepdims=True)
-            loss = (np.log(np.exp(scaled).sum(axis=1)) - (targets * scaled).sum(axis=1)).mean()
-        found.append((float(loss), weight, temperature))
-    _, weight, temperature = min(found)
-    return weight, temperature
-
-
-def _smoothed(truth: Any, classes: int) -> Floats:
-    """Labels (N,) or (N, C) as probabilities (N, C), as if one further example had each class equally often."""
-    independent = truth.ndim == 2
-    targets = truth.astype(np.float64) if independent else indicators(truth, classes).astype(np.float64)
-    smoothed: Floats = (len(truth) * targets + (0.5 if independent else 1 / classes)) / (len(truth) + 1)
-    return smoothed

@@ -5,71 +5,28 @@ Shapes: `B` rows, `T` positions, `C` labels, `D` d_model.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.checkpoint import Model, load
 from suite.data.labelled import Labelled, check_classes, label_text, stratified_split
 from suite.data.record_files import check_surrogates
 from suite.errors import ConfigError, DataError
-from suite.model.heads import Headed, pool_last
-from suite.tables import from_table
-from suite.tasks.classify.codec import Codec, Text
-from suite.tasks.classify.metrics import fit_mixture
-from suite.tasks.classify.ngrams import NGrams
-from suite.training.batches import Batch, Example
+from suite.model.heads import pool_last
+from suite.task.results import alike
+from suite.tasks.classify.codec import ClassifyCodec, Text, by_length, pad
+from suite.tasks.classify.results import Explanation, check_minimum, classified, read_texts
+from suite.tasks.classify.word_model import WordModel
 from suite.training.recipe import Recipe
 
-BATCH_TOKENS = 4096  # read at one time, padding included
 Progress = Callable[[int], object]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Classified:
-    """What a classifier says of one text.
-
-    Attributes:
-        text: as given; of a pair, the first.
-        label: the likeliest, or None where its probability is below the asked-for minimum.
-        probability: of the likeliest label.
-        scores: probability of every label, likeliest first. They sum to one, except where a text may have several
-            labels: then each stands for itself.
-        labels: those that hold: the one, or with several labels a text, all at or above the threshold.
-        pieces: in how many pieces the text was read, because it is longer than the model's context.
-    """
-
-    text: str
-    label: str | None
-    probability: float
-    scores: Mapping[str, float]
-    labels: tuple[str, ...]
-    pieces: int = 1
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Explanation:
-    """Which tokens of a text a label's logit was sensitive to.
-
-    Attributes:
-        label: the one explained.
-        pieces: the text, cut into tokens; joined they give the text back (of a pair, the two texts one after the
-            other). A character that falls into several tokens stands with the last of them.
-        weights: gradient x input of each, and the share of its words in what the linear model of words says, where the
-            classifier has one; above 0 it speaks for the label, to first order.
-    """
-
-    label: str
-    pieces: tuple[str, ...]
-    weights: tuple[float, ...]
 
 
 class Classifier:
@@ -84,7 +41,7 @@ class Classifier:
 
     Example:
         >>> from suite import pipeline
-        >>> [result] = pipeline("classify")("The violin has four strings, tuned in fifths.")
+        >>> result = pipeline("classify")("The violin has four strings, tuned in fifths.")
         >>> result.label in result.scores
         True
     """
@@ -98,13 +55,13 @@ class Classifier:
         if not 0 <= threshold <= 1:
             raise ConfigError(f"threshold is {threshold}, but must be between 0 and 1")
         self.model, self.head, self.threshold = model, model.head, threshold
-        self.codec = Codec.from_extra(model.tokenizer, model.extra, model.name)
+        self.codec = ClassifyCodec.from_extra(model.tokenizer, model.extra, model.name)
         self.pairs: bool | None = model.extra.get("pairs")  # whether it was trained on pairs; older ones do not say
         if self.head.out_features != len(self.codec.labels):
             raise DataError(
                 f"{model.name}: the head has {self.head.out_features} outputs, for {len(self.codec.labels)} labels"
             )
-        self.ngrams = NGrams.from_tensors(model.tensors, len(self.codec.labels), model.name)
+        self.words = WordModel.from_tensors(model.tensors, len(self.codec.labels), model.name)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -116,40 +73,32 @@ class Classifier:
         """Whether a text may have several labels."""
         return self.codec.multi
 
-    def __call__(
-        self, texts: Text | Sequence[Text], *, min_probability: float = 0.0, progress: Progress | None = None
-    ) -> list[Classified]:
-        """Label texts.
+    def __call__(self, texts: Any, *, min_probability: float = 0.0, progress: Progress | None = None) -> Any:
+        """Label texts: one gives a `Classified`, a sequence gives a list of them.
 
         Args:
-            texts: one or several; a pair of texts is a tuple. A text longer than the model's context is read in pieces
-                whose log-odds are averaged, each by its length.
-            min_probability: of the likeliest label; below it the label is None.
+            texts: one or several; a pair is a tuple of two strings (see `read_texts`). A text longer than the model's
+                context is read in pieces whose log-odds are averaged, each by its length.
+            min_probability: of the most probable label; below it the label is None.
             progress: takes the number of texts just done.
 
         Raises:
             ConfigError: min_probability is no probability.
-            DataError: a text is not valid Unicode, or is a pair or none against what the model was trained on.
+            DataError: a text is no string or not valid Unicode, or is a pair or none against what the model was
+                trained on.
         """
-        given, spread = as_texts(texts), self.spread
-        for text in given:
-            check_pairs(self.pairs, not isinstance(text, str))
-        if not 0 <= min_probability <= 1:
-            raise ConfigError(f"min_probability is {min_probability}, but must be between 0 and 1")
+        given, many = read_texts(texts, self.pairs)
+        check_minimum(min_probability)
+        threshold = self.threshold if self.multi else None
         results = []
         for text, (logits, pieces) in zip(given, self.logits(given, progress), strict=True):
-            odds = spread(logits / self.codec.temperature)
-            results.append(
-                classified(
-                    text, self.labels, odds.tolist(), min_probability, self.threshold if self.multi else None, pieces
-                )
-            )
-        return results
+            probabilities = self.to_probabilities(logits / self.codec.temperature).tolist()
+            results.append(classified(text, self.labels, probabilities, min_probability, threshold, pieces))
+        return alike(results, many)
 
-    @property
-    def spread(self) -> Callable[[Tensor], Tensor]:
-        """From logits (..., C) to probabilities."""
-        return torch.sigmoid if self.multi else lambda logits: logits.softmax(dim=-1)
+    def to_probabilities(self, logits: Tensor) -> Tensor:
+        """Probabilities of logits (..., C): each label's own where a text may have several, else they sum to one."""
+        return torch.sigmoid(logits) if self.multi else logits.softmax(dim=-1)
 
     def logits(self, texts: Sequence[Text], progress: Progress | None = None) -> list[tuple[Tensor, int]]:
         """Logits (C,) of each text before the temperature, and in how many pieces it was read."""
@@ -175,23 +124,22 @@ class Classifier:
         ]
 
     def word_logits(self, texts: Sequence[Text]) -> Tensor:
-        """The share (N, C) of the linear model of words in what `logits` gives; zeros where there is none."""
-        if self.ngrams is None:
+        """The linear model's part (N, C) of what `logits` gives; zeros where there is no linear model."""
+        if self.words is None:
             return torch.zeros(len(texts), len(self.labels))
-        return torch.from_numpy(self.codec.ngram_weight * self.ngrams.logits(texts))
+        return torch.from_numpy(self.codec.ngram_weight * self.words.logits(texts))
 
     @torch.inference_mode()
     def _scores(self, sequences: Sequence[Sequence[int]]) -> Tensor:
         """(B, C) logits of some sequences, on the CPU."""
-        device = self.head.weight.device
-        tokens, lengths = pad(sequences, device)
+        tokens, lengths = pad(sequences, self.head.weight.device)
         prefix = lengths if self.codec.attention == "prefix" else None
         hidden = self.model.transformer.hidden(tokens, prefix=prefix)  # (B, T, D)
         scores: Tensor = self.head(pool_last(hidden, lengths))
         return scores.float().cpu()
 
     def explain(self, text: Text, label: str | None = None) -> Explanation:
-        """Which tokens a label's logit was sensitive to, by gradient x input on the token embeddings.
+        """How sensitive a label's logit is to each token, by gradient x input on the token embeddings.
 
         That shows what a small change nearby would do, to first order; it does not show why the model decided so.
         What the linear model of words adds to the logit is added to the tokens of those words, evenly by letters.
@@ -199,13 +147,13 @@ class Classifier:
 
         Args:
             text: at most the model's context.
-            label: the one to explain (None: the likeliest).
+            label: the one to explain (None: the most probable).
 
         Raises:
             DataError: the text is longer than the model reads at once, there is no such label, or as for a call.
             ConfigError: the model was prepared for inference alone.
         """
-        check_pairs(self.pairs, not isinstance(text, str))
+        [text], _ = read_texts([text], self.pairs)
         sequences = self.codec.pieces(text)
         if len(sequences) > 1:
             raise DataError(
@@ -213,27 +161,7 @@ class Classifier:
             )
         if label is not None and label not in self.labels:
             raise DataError(f"no label {label!r}; available: {', '.join(self.labels)}")
-        transformer = self.model.transformer
-        if not isinstance(transformer.tokens, torch.nn.Embedding):
-            raise ConfigError("gradients need float32 weights; load the model without quantize")
-        captured: list[Tensor] = []
-
-        def watch(module: Any, arguments: Any, output: Tensor) -> Tensor:
-            captured.append(output.detach().requires_grad_())
-            return captured[0]
-
-        tokens, lengths = pad(sequences, self.head.weight.device)
-        handle = transformer.tokens.register_forward_hook(watch)
-        try:
-            with torch.enable_grad():
-                prefix = lengths if self.codec.attention == "prefix" else None
-                scores = self.head(pool_last(transformer.hidden(tokens, prefix=prefix), lengths))[0]  # (C,)
-                whole = scores.detach().cpu() + self.word_logits([text])[0]
-                chosen = int(whole.argmax()) if label is None else self.labels.index(label)
-                (gradient,) = torch.autograd.grad(scores[chosen], captured[0])
-        finally:
-            handle.remove()
-        weights = (gradient * captured[0].detach()).sum(dim=-1)[0].tolist()  # T
+        weights, chosen = self._gradients(sequences[0], text, label)
         decoder = self.codec.tokenizer.stream()
         ids = sequences[0]
         specials = set(self.codec.tokenizer.specials.values())
@@ -244,12 +172,36 @@ class Classifier:
         shares = [weights[place] + more for place, more in zip(kept, self._by_words(text, pieces, chosen), strict=True)]
         return Explanation(label=self.labels[chosen], pieces=tuple(pieces), weights=tuple(shares))
 
+    def _gradients(self, sequence: Sequence[int], text: Text, label: str | None) -> tuple[list[float], int]:
+        """Gradient x input (T) of a label's logit at each token, and the label's place."""
+        transformer = self.model.transformer
+        if not isinstance(transformer.tokens, torch.nn.Embedding):
+            raise ConfigError("gradients need float32 weights; load the model without quantize")
+        captured: list[Tensor] = []
+
+        def watch(module: Any, arguments: Any, output: Tensor) -> Tensor:
+            captured.append(output.detach().requires_grad_())
+            return captured[0]
+
+        tokens, lengths = pad([sequence], self.head.weight.device)
+        handle = transformer.tokens.register_forward_hook(watch)
+        try:
+            with torch.enable_grad():
+                prefix = lengths if self.codec.attention == "prefix" else None
+                scores = self.head(pool_last(transformer.hidden(tokens, prefix=prefix), lengths))[0]  # (C,)
+                whole = scores.detach().cpu() + self.word_logits([text])[0]
+                chosen = int(whole.argmax()) if label is None else self.labels.index(label)
+                (gradient,) = torch.autograd.grad(scores[chosen], captured[0])
+        finally:
+            handle.remove()
+        return (gradient * captured[0].detach()).sum(dim=-1)[0].tolist(), chosen
+
     def _by_words(self, text: Text, pieces: Sequence[str], label: int) -> list[float]:
-        """What the linear model adds to a label's logit, for each of the pieces that joined give the text."""
+        """The linear model's part of a label's logit, by the pieces that joined give the text."""
         sides = (text,) if isinstance(text, str) else text
         letters = [[0.0] * len(side) for side in sides]
-        if self.ngrams is not None:
-            for gram, share in self.ngrams.shares(text, label):
+        if self.words is not None:
+            for gram, share in self.words.shares(text, label):
                 for place in range(gram.start, gram.end):
                     letters[gram.side][place] += self.codec.ngram_weight * share / (gram.end - gram.start)
         row = itertools.chain.from_iterable(letters)
@@ -265,7 +217,7 @@ def fine_tune(
     settings: Sequence[str] = (),
     say: Callable[[str], object] | None = None,
 ) -> Classifier:
-    """Make a classifier of labelled texts.
+    """Train a classifier on labelled texts.
 
     Args:
         texts: at least two; a pair of texts is a tuple.
@@ -288,27 +240,28 @@ def fine_tune(
         >>> classifier("a good film").label in classifier.labels  # doctest: +SKIP
         True
     """
-    from suite.tasks.classify.task import FREE, Classification, ClassifyConfig, DataConfig, draw
+    from suite.tasks.classify.task import FREE, ClassifyTask, draw
     from suite.training.fit import fit_data
 
     if len(texts) != len(labels):
         raise DataError(f"{len(texts)} texts came with {len(labels)} labels")
-    task = Classification()
+    task = ClassifyTask()
     recipe = Recipe.load(task.default_recipe(), [f'base="{base}"', *settings])
-    options = from_table(DataConfig, recipe.data, "settings", "data.")
-    if strange := recipe.data.keys() - {"held_out", "limit"}:
-        raise ConfigError(f"settings: data.{min(strange)} is about files, but texts and labels are given here")
+    given = {"train": ["texts"]}  # a name for what a recipe must have; nothing reads it
+    tables = task.tables(replace(recipe, data={**given, **recipe.data}))
+    if about_files := recipe.data.keys() - {"held_out", "limit"}:
+        raise ConfigError(f"settings: data.{min(about_files)} is about files, but texts and labels are given here")
     records = [
         _record(text, label, f"text {place}") for place, (text, label) in enumerate(zip(texts, labels, strict=True))
     ]
-    if not from_table(ClassifyConfig, recipe.options, "settings", "classify.").free_labels:
+    if not tables.options.free_labels:
         check_classes(
             records, "labels", f"give fine_tune(texts, labels) in this order, or force it with settings=[{FREE!r}]"
         )
-    train, valid = stratified_split(records, options.held_out, recipe.seed)
-    if options.limit:
-        train = draw(train, options.limit, recipe.seed)
-    data = task.prepare_records(recipe, train, valid)
+    train, valid = stratified_split(records, tables.data.held_out, recipe.seed)
+    if tables.data.limit:
+        train = draw(train, tables.data.limit, recipe.seed)
+    data = task.prepare_records(recipe, tables, train, valid)
     with tempfile.TemporaryDirectory() as scratch:
         fitted = fit_data(recipe, data, out or scratch, say=say)
         return Classifier(load(fitted.checkpoint))
@@ -329,100 +282,3 @@ def _record(text: Text, label: str | int | Sequence[str | int], where: str) -> L
         labels=tuple(dict.fromkeys(label_text(one, where) for one in several)),
         where=where,
     )
-
-
-def calibrate(
-    model: Headed, examples: Sequence[Example], linear: NDArray[np.float32] | None = None
-) -> dict[str, float]:
-    """What makes a trained model's probabilities honest on validation examples.
-
-    Args:
-        model: after training.
-        examples: N that it was not trained on.
-        linear: (N, C) logits of another model, to be weighed in.
-
-    Returns:
-        {"temperature": ..., "ngram_weight": ...}, for a checkpoint's `extra`.
-    """
-    device = model.output.weight.device
-    order: list[int] = []
-    logits: list[Tensor] = []
-    labels: list[Tensor] = []
-    with torch.inference_mode():
-        for rows in by_length([example.tokens for example in examples]):
-            batch = Batch.collate([examples[row] for row in rows]).to(device)
-            assert batch.labels is not None
-            order += rows
-            logits.append(model(batch.tokens, batch.lengths, batch.prefix).cpu())
-            labels.append(batch.labels.cpu())
-    weight, temperature = fit_mixture(
-        torch.cat(logits).numpy(), None if linear is None else linear[order], torch.cat(labels).numpy()
-    )
-    return {"temperature": temperature, "ngram_weight": weight}
-
-
-def classified(
-    text: Text, labels: Sequence[str], odds: Sequence[float], least: float, threshold: float | None, pieces: int
-) -> Classified:
-    """A result from probabilities; with a threshold, several labels may hold."""
-    scores = dict(sorted(zip(labels, odds, strict=True), key=lambda item: -item[1]))
-    first, probability = next(iter(scores.items()))
-    label = first if probability >= least else None
-    hold: tuple[str, ...]
-    if threshold is None:
-        hold = () if label is None else (label,)
-    else:
-        hold = tuple(name for name, odd in scores.items() if odd >= max(threshold, least))
-    return Classified(
-        text=text if isinstance(text, str) else text[0],
-        label=label,
-        probability=probability,
-        scores=scores,
-        labels=hold,
-        pieces=pieces,
-    )
-
-
-def check_pairs(trained: bool | None, given: bool) -> None:
-    """Raise a DataError where a model was trained on pairs of texts and is given single ones, or the other way round.
-
-    Args:
-        trained: whether on pairs; None where that is not known.
-        given: whether it is given pairs.
-    """
-    if trained is not None and trained != given:
-        raise DataError(
-            "the model was trained on pairs; give the second text too (--pair, --pair-column)"
-            if trained
-            else "the model was trained on single texts; leave out the second one (--pair, --pair-column)"
-        )
-
-
-def as_texts(texts: Text | Sequence[Text]) -> list[Text]:
-    """A list of what was given as one or several; a tuple of two strings is a pair, not two texts."""
-    if isinstance(texts, str):
-        return [texts]
-    if isinstance(texts, tuple) and len(texts) == 2:
-        first, second = texts
-        if isinstance(first, str) and isinstance(second, str):
-            return [(first, second)]
-    return list(texts)
-
-
-def by_length(sequences: Sequence[Sized]) -> Iterator[list[int]]:
-    """Places of sequences in batches of like length, the longest first, so that memory is known from the start."""
-    rows: list[int] = []
-    for place in sorted(range(len(sequences)), key=lambda place: -len(sequences[place])):
-        if rows and (len(rows) + 1) * len(sequences[rows[0]]) > BATCH_TOKENS:
-            yield rows
-            rows = []
-        rows.append(place)
-    if rows:
-        yield rows
-
-
-def pad(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Sequences side by side (B, T), padded on the right, and their lengths (B,)."""
-    rows = [torch.as_tensor(tokens, dtype=torch.long) for tokens in sequences]
-    tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-    return tokens.to(device), torch.tensor([len(row) for row in rows], device=device)

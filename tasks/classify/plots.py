@@ -22,7 +22,7 @@ LABELS_UP_TO = 80  # classes that can all be named at the axes
 LABEL_LENGTH = 28  # characters
 
 
-def check_format(path: Path) -> None:
+def check_picture(path: Path) -> None:
     """Raise a ConfigError unless the name ends in a picture format that can be written."""
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"{path}: the name of a picture must end in {' or '.join(FORMATS)}")
@@ -39,7 +39,7 @@ def plot_reliability(found: Reliability, path: Path, *, title: str) -> None:
     Raises:
         ConfigError: the name ends in something else.
     """
-    check_format(path)
+    check_picture(path)
     figure = _figure(5.4, 6.2)
     figure.set_layout_engine("constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -84,7 +84,7 @@ def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: st
     Raises:
         ConfigError: the name ends in something else.
     """
-    check_format(path)
+    check_picture(path)
     count = len(labels)
     support = matrix.sum(axis=1, keepdims=True)
     shares = np.divide(matrix, support, out=np.zeros(matrix.shape), where=support > 0)

@@ -12,16 +12,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
-from suite.task import PackagedTask, TrainingData
+from suite.task import DataTable, PackagedTask, TrainingData
 from suite.wording import count
 
 if TYPE_CHECKING:
     from suite.checkpoint import Model
     from suite.data.labelled import Labelled, LabelledData
     from suite.model.heads import Headed
+    from suite.task.kit.bulk import BulkFormat
+    from suite.task.tables import Tables
+    from suite.tasks.classify.codec import ClassifyCodec
     from suite.tasks.classify.pipeline import Classifier
+    from suite.tasks.classify.results import Classified
     from suite.tasks.classify.zero_shot import ZeroShot
     from suite.text.tokenizer import Tokenizer
+    from suite.training.batches import Example
     from suite.training.recipe import Recipe
 
 FREE = "classify.free_labels=true"
@@ -29,21 +34,18 @@ SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DataConfig:
+class ClassifyData(DataTable):
     """The table `data` of a classification recipe; columns are those of `suite.data.labelled.read_labelled`.
 
+    `train` and `valid` are sources of labelled texts. What is held out is sampled class by class.
+
     Args:
-        train, valid: sources of labelled texts. Without `valid`, a part of `train` is held out, class by class.
         text, label, pair: columns by name, or by number from 1; guessed by their names where none are given.
         separator: between several labels in a cell.
         names: class names for labels that are numbers.
         header: whether the first line of a CSV or TSV file names the columns (None: guessed).
-        held_out: share of the training texts held out for validation.
-        limit: training texts to use, drawn at random by the seed; 0 for all.
     """
 
-    train: list[str] = field(default_factory=list)
-    valid: list[str] = field(default_factory=list)
     text: str | int | list[str | int] = ""
     label: str | int = ""
     pair: str | int = ""
@@ -51,15 +53,10 @@ class DataConfig:
     names: list[str] = field(default_factory=list)
     header: bool | None = None
     held_out: float = 0.1
-    limit: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.held_out < 1 or self.limit < 0:
-            raise ConfigError("data.held_out must be between 0 and 1, and data.limit not negative")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TokenizerConfig:
+class ClassifyTokenizer:
     """The table `tokenizer` of a classification recipe.
 
     Args:
@@ -75,7 +72,7 @@ class TokenizerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifyConfig:
+class ClassifyOptions:
     """The table `classify` of a recipe.
 
     Args:
@@ -109,20 +106,21 @@ class ClassifyConfig:
             raise ConfigError("classify.ngrams needs classify.calibrate, which fits their weight; set both to false")
 
 
-class Classification(PackagedTask):
+class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified"]):
     """The task `classify`."""
 
     name = "classify"
     summary = "label texts, with calibrated probabilities"
+    data_table = ClassifyData
+    tokenizer_table = ClassifyTokenizer
+    options_table = ClassifyOptions
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read the recipe's labelled texts and write them as sequences."""
         from suite.data.labelled import check_classes, read_labelled, stratified_split
-        from suite.tables import from_table
 
-        data = from_table(DataConfig, recipe.data, "recipe", "data.")
-        if not data.train:
-            raise ConfigError("there are no labelled texts; give them with --data or in the recipe's data.train")
+        tables = self.tables(recipe)
+        data = tables.data
 
         def read(sources: list[str]) -> LabelledData:
             return read_labelled(
@@ -137,7 +135,7 @@ class Classification(PackagedTask):
 
         found = read(data.train)
         train, notes = found.records, list(found.notes)
-        if not from_table(ClassifyConfig, recipe.options, "recipe", "classify.").free_labels:
+        if not tables.options.free_labels:
             check_classes(
                 train,
                 f"column {found.columns.label!r}",
@@ -153,62 +151,54 @@ class Classification(PackagedTask):
             notes.append(f"held out for validation: {count(len(valid), 'text')}, sampled class by class")
         if data.limit:
             train = draw(train, data.limit, recipe.seed)
-        return self.prepare_records(recipe, train, valid, notes)
+        return self.prepare_records(recipe, tables, train, valid, notes)
 
     def prepare_records(
-        self, recipe: Recipe, train: Sequence[Labelled], valid: Sequence[Labelled], notes: Sequence[str] = ()
+        self,
+        recipe: Recipe,
+        tables: Tables,
+        train: Sequence[Labelled],
+        valid: Sequence[Labelled],
+        notes: Sequence[str] = (),
     ) -> TrainingData:
-        """What `prepare` gives, for records that are read already.
+        """What `prepare` returns, for records in memory.
+
+        Args:
+            recipe: of the run.
+            tables: the recipe's, of which `data` has been followed.
+            train, valid: the records.
+            notes: of how they were read.
 
         Raises:
             DataError: fewer than two classes, or a validation label that no training text has.
         """
         from suite.data.labelled import check
-        from suite.tables import from_table
-        from suite.tasks.classify.baseline import truth_of
-        from suite.tasks.classify.codec import Codec, text_of
-        from suite.tasks.classify.ngrams import NGrams
-        from suite.tasks.classify.pipeline import calibrate
+        from suite.tasks.classify.loss import classification
         from suite.training.batches import ShuffledSource
-        from suite.training.loss import classification
 
-        options = from_table(ClassifyConfig, recipe.options, "recipe", "classify.")
-        tokenizer, context = self._tokenizer(recipe, train)
-        labels = sorted({label for record in train for label in record.labels})
-        multi = options.multi if options.multi is not None else any(len(record.labels) != 1 for record in train)
-        check_labels(labels, train, valid, multi)
-        codec = Codec(
-            tokenizer,
-            labels=tuple(labels),
-            multi=multi,
-            attention=options.attention,
-            max_tokens=min(options.max_tokens or context, context),
-        )
+        options = tables.options
+        codec = _codec(recipe, tables, train, valid)
         examples, longer = codec.examples(train)
         held, _ = codec.examples(valid)
-        told = [*notes, *check(train, valid)]
+        remarks = [*notes, *check(train, valid)]
         kinds = {record.pair is not None for record in train}
         if longer:
-            told.append(
+            remarks.append(
                 f"{longer:,} of {count(len(train), 'text')} over {codec.max_tokens} tokens; training uses the start"
             )
 
         def finish(model: Headed) -> dict[str, Any]:
             if not (options.calibrate and held):
                 return {}
-            texts, truth = [text_of(record) for record in train], truth_of(train, labels)
-            ngrams = NGrams.fit(texts, truth, multi=multi) if options.ngrams else None
-            linear = ngrams.logits([text_of(record) for record in valid]) if ngrams else None
-            found = calibrate(model, held, linear)
-            return found | (ngrams.tensors() if ngrams and found["ngram_weight"] else {})
+            return _calibrated(model, codec, held, train, valid, words=options.ngrams)
 
         return TrainingData(
             train=ShuffledSource(examples, recipe.seed),
             valid=held,
-            tokenizer=tokenizer,
-            vocab_size=tokenizer.vocab_size,
+            tokenizer=codec.tokenizer,
+            vocab_size=codec.tokenizer.vocab_size,
             extra=codec.to_dict() | ({"pairs": kinds.pop()} if len(kinds) == 1 else {}),
-            outputs=len(labels),
+            outputs=len(codec.labels),
             loss=classification(
                 smoothing=recipe.loss.smoothing,
                 lm_weight=options.lm_weight,
@@ -216,30 +206,11 @@ class Classification(PackagedTask):
                 blank=codec.special("<pad>"),
             ),
             finish=finish,
-            notes=told,
+            notes=remarks,
         )
 
-    def _tokenizer(self, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
-        """The tokenizer, and how many tokens the model reads at most."""
-        from suite.checkpoint import vocabulary
-        from suite.tables import from_table
-        from suite.text.tokenizer import Tokenizer
-
-        config = from_table(TokenizerConfig, recipe.tokenizer, "recipe", "tokenizer.")
-        context = int(recipe.model.get("context", 0))
-        if config.kind == "bytes":
-            return Tokenizer.bytes(SPECIALS), context
-        if config.kind == "bpe":
-            texts = (text for record in train for text in (record.text, record.pair) if text)
-            return Tokenizer.train(texts, config.vocab_size, SPECIALS), context
-        name = recipe.base if config.kind == "base" else config.model
-        if not name:
-            raise ConfigError(f'tokenizer.kind is "{config.kind}", but no model is named to take it from')
-        tokenizer, longest = vocabulary(name)
-        return tokenizer, context or longest
-
     def pipeline(self, model: Model, **options: Any) -> Classifier | ZeroShot:
-        """A callable from texts to `Classified` results; with `labels`, any language model without training.
+        """A callable from texts to `Classified` results; with `labels`, from any language model without training.
 
         The latter is experimental: models of under 100 million parameters are little better than chance.
         """
@@ -247,6 +218,92 @@ class Classification(PackagedTask):
         from suite.tasks.classify.zero_shot import ZeroShot
 
         return ZeroShot(model, **options) if "labels" in options else Classifier(model, **options)
+
+    def bulk_format(self, pipeline: Classifier | ZeroShot) -> BulkFormat:
+        """Columns label and probability, and for a model of several labels a text also labels, a JSON list."""
+        from suite.task.kit.bulk import BulkFormat
+
+        columns = ("label", "probability", *(["labels"] if pipeline.multi else []))
+
+        def values(result: Classified) -> list[Any]:
+            return [result.label, round(result.probability, 6), list(result.labels)]
+
+        return BulkFormat(
+            columns=columns,
+            values=values,
+            line=lambda text, result: f"{result.label or ''}\t{result.probability:.6f}\t{text}",
+            empty=(None, None, []),
+            empty_line=lambda text: f"\t\t{text}",
+            rows=512,
+            characters=1 << 20,
+        )
+
+
+def _codec(recipe: Recipe, tables: Tables, train: Sequence[Labelled], valid: Sequence[Labelled]) -> ClassifyCodec:
+    """How sequences are written, for the labels of the training texts."""
+    from suite.tasks.classify.codec import ClassifyCodec
+
+    options = tables.options
+    tokenizer, context = _tokenizer(tables.tokenizer, recipe, train)
+    labels = sorted({label for record in train for label in record.labels})
+    multi = options.multi if options.multi is not None else any(len(record.labels) != 1 for record in train)
+    check_labels(labels, train, valid, multi)
+    return ClassifyCodec(
+        tokenizer,
+        labels=tuple(labels),
+        multi=multi,
+        attention=options.attention,
+        max_tokens=min(options.max_tokens or context, context),
+    )
+
+
+def _tokenizer(table: ClassifyTokenizer, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
+    """The tokenizer, and how many tokens the model reads at most."""
+    from suite.checkpoint import vocabulary
+    from suite.text.tokenizer import Tokenizer
+
+    context = int(recipe.model.get("context", 0))
+    if table.kind == "bytes":
+        return Tokenizer.bytes(SPECIALS), context
+    if table.kind == "bpe":
+        texts = (text for record in train for text in (record.text, record.pair) if text)
+        return Tokenizer.train(texts, table.vocab_size, SPECIALS), context
+    name = recipe.base if table.kind == "base" else table.model
+    if not name:
+        raise ConfigError(f'tokenizer.kind is "{table.kind}", but no model is named to take it from')
+    tokenizer, longest = vocabulary(name)
+    return tokenizer, context or longest
+
+
+def _calibrated(
+    model: Headed,
+    codec: ClassifyCodec,
+    held: Sequence[Example],
+    train: Sequence[Labelled],
+    valid: Sequence[Labelled],
+    *,
+    words: bool,
+) -> dict[str, Any]:
+    """Temperature and weight of the linear model for a checkpoint, with the linear model's tensors where it has weight.
+
+    Args:
+        model: after training.
+        codec: of the model.
+        held: `valid` as sequences.
+        train, valid: the records.
+        words: whether there is a linear model.
+    """
+    from suite.tasks.classify.baseline import truth_of
+    from suite.tasks.classify.calibrate import calibrate
+    from suite.tasks.classify.codec import text_of
+    from suite.tasks.classify.word_model import WordModel
+
+    linear = None
+    if words:
+        texts = [text_of(record) for record in train]
+        linear = WordModel.fit(texts, truth_of(train, codec.labels), multi=codec.multi)
+    found = calibrate(model, held, linear.logits([text_of(record) for record in valid]) if linear else None)
+    return found | (linear.tensors() if linear and found["ngram_weight"] else {})
 
 
 def draw(records: Sequence[Labelled], limit: int, seed: int) -> list[Labelled]:
@@ -265,7 +322,7 @@ def draw(records: Sequence[Labelled], limit: int, seed: int) -> list[Labelled]:
 
 
 def check_labels(labels: Sequence[str], train: Sequence[Labelled], valid: Sequence[Labelled], multi: bool) -> None:
-    """Raise a DataError, with the place, where labels cannot be learnt from or validated on."""
+    """Raise a DataError with the record's place if labels cannot be learnt from or validated on."""
     if len(labels) < 2:
         raise DataError(
             f"all training texts have the label {labels[0]!r}; a classifier needs two classes"

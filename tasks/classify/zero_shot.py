@@ -6,6 +6,7 @@ Shapes: `C` labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +14,10 @@ from torch import Tensor
 from suite.checkpoint import Model
 from suite.errors import ConfigError, DataError
 from suite.sampling.score import continuation_logprobs
-from suite.tasks.classify.codec import Text, cut
-from suite.tasks.classify.pipeline import BATCH_TOKENS, Classified, Progress, as_texts, classified
+from suite.task.results import alike
+from suite.tasks.classify.codec import BATCH_TOKENS, cut
+from suite.tasks.classify.pipeline import Progress
+from suite.tasks.classify.results import check_minimum, classified, read_texts
 
 
 class ZeroShot:
@@ -57,27 +60,25 @@ class ZeroShot:
             )
         self.prior = self._logprobs([])
 
-    def __call__(
-        self, texts: Text | Sequence[Text], *, min_probability: float = 0.0, progress: Progress | None = None
-    ) -> list[Classified]:
+    def __call__(self, texts: Any, *, min_probability: float = 0.0, progress: Progress | None = None) -> Any:
         """Label texts; arguments and results as for `Classifier`. The probabilities are not calibrated.
 
         A text longer than the model's context is read in pieces, whose scores are averaged, each by its length.
         """
-        if not 0 <= min_probability <= 1:
-            raise ConfigError(f"min_probability is {min_probability}, but must be between 0 and 1")
+        check_minimum(min_probability)
+        given, many = read_texts(texts, None)
         results = []
-        for text in as_texts(texts):
+        for text in given:
             if not isinstance(text, str):
                 raise DataError("zero-shot takes single texts; write a pair as one text")
             ids = self.tokenizer.encode(text)
             pieces = cut(ids, self.room) if ids else [ids]
             gains = [(self._logprobs(piece) - self.prior) * max(1, len(piece)) for piece in pieces]
-            odds = (torch.stack(gains).sum(dim=0) / max(1, len(ids))).softmax(dim=-1)  # (C,)
-            results.append(classified(text, self.labels, odds.tolist(), min_probability, None, len(pieces)))
+            probabilities = (torch.stack(gains).sum(dim=0) / max(1, len(ids))).softmax(dim=-1)  # (C,)
+            results.append(classified(text, self.labels, probabilities.tolist(), min_probability, None, len(pieces)))
             if progress:
                 progress(1)
-        return results
+        return alike(results, many)
 
     def _logprobs(self, ids: Sequence[int]) -> Tensor:
         """(C,) mean log-probability a token of each label behind a text that fits."""

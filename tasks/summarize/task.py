@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from suite.checkpoint import Model
     from suite.task.kit.bulk import BulkFormat
     from suite.tasks.summarize.pipeline import Summarizer
-    from suite.tasks.summarize.summary import Summary
     from suite.training.recipe import Recipe
 
 

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,13 +19,14 @@ from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.task import find_task
-from suite.tasks.classify.codec import Codec
+from suite.tasks.classify.codec import ClassifyCodec
+from suite.tasks.classify.loss import classification
 from suite.tasks.classify.pipeline import Classifier, fine_tune
+from suite.tasks.classify.results import Classified, classified, read_texts
 from suite.tasks.classify.task import draw
 from suite.text.tokenizer import Tokenizer
 from suite.training.batches import Batch, Example
 from suite.training.fit import fit
-from suite.training.loss import classification
 from suite.training.recipe import Recipe
 
 WORDS = {"fruit": ["apple", "pear", "plum"], "tool": ["saw", "drill", "file"], "bird": ["owl", "rook", "wren"]}
@@ -90,16 +92,16 @@ def test_a_text_does_not_depend_on_its_batch(folder: Path) -> None:
     classify = pipeline("classify", str(folder / "run"))
     rows = ["", "the owl 7", "a saw " * 100, "<cls><pad>", "\U0001f600"]
     for row, together in zip(rows, classify(rows), strict=True):
-        [alone] = classify(row)
+        alone = classify(row)
         assert together.text == row and together.pieces == alone.pieces
         assert together.scores == pytest.approx(alone.scores, abs=1e-4)
-    assert classify("a saw " * 100)[0].pieces == 14  # 600 bytes, 46 at a time
+    assert classify("a saw " * 100).pieces == 14  # 600 bytes, 46 at a time
 
 
 def test_doubt_is_said(folder: Path) -> None:
     classify = pipeline("classify", str(folder / "run"))
-    [unsure] = classify("the owl 7", min_probability=1.0)
-    assert unsure.label is None and unsure.labels == () and 0 < unsure.probability < 1
+    unsure = classify("the owl 7", min_probability=1.0)
+    assert unsure.label is None and unsure.labels == () and 0 < unsure.probability < 1 and str(unsure) == "unsure"
     with pytest.raises(ConfigError, match=r"min_probability is 1\.5"):
         classify("the owl 7", min_probability=1.5)
 
@@ -114,9 +116,9 @@ def test_an_explanation_gives_the_text_back_and_names_the_word(folder: Path) -> 
     explained = classifier.explain("the owl 7 \U0001f600")
     assert explained.label == "bird" and "".join(explained.pieces) == "the owl 7 \U0001f600"
     assert len(explained.pieces) == len(explained.weights)
-    whole, ngrams = sum(classifier.explain("owl", "bird").weights), classifier.ngrams
-    assert ngrams is not None
-    classifier.ngrams = None
+    whole, words = sum(classifier.explain("owl", "bird").weights), classifier.words
+    assert words is not None
+    classifier.words = None
     table = classifier.model.transformer.tokens.weight
     before = classifier.logits(["owl"])[0][0]
     weights = sum(classifier.explain("owl", "bird").weights)
@@ -127,7 +129,7 @@ def test_an_explanation_gives_the_text_back_and_names_the_word(folder: Path) -> 
         table[ids] /= 1.001
     place = classifier.labels.index("bird")
     assert float(after[place] - before[place]) == pytest.approx(0.001 * weights, rel=0.05, abs=1e-5)
-    added = classifier.codec.ngram_weight * (ngrams.logits(["owl"])[0, place] - ngrams.bias[place])
+    added = classifier.codec.ngram_weight * (words.logits(["owl"])[0, place] - words.bias[place])
     assert whole - weights == pytest.approx(added, rel=1e-3)
     with pytest.raises(DataError, match="no label 'fish'"):
         classifier.explain("owl", "fish")
@@ -153,10 +155,10 @@ def test_what_is_added_to_a_base_is_small_and_finds_it_again(folder: Path, tmp_p
     assert (fitted.checkpoint / "model.safetensors").stat().st_size < (base / "model.safetensors").stat().st_size / 3
     assert not (fitted.checkpoint / "tokenizer.json").exists()
     classify = pipeline("classify", str(tmp_path / "run"))
-    assert classify("the owl 7")[0].label == "bird"
+    assert classify("the owl 7").label == "bird"
     convert(tmp_path / "run", tmp_path / "whole", to="suite")  # merged, with its head
     whole = pipeline("classify", str(tmp_path / "whole"))
-    assert whole("the owl 7")[0].scores == pytest.approx(classify("the owl 7")[0].scores, abs=1e-5)
+    assert whole("the owl 7").scores == pytest.approx(classify("the owl 7").scores, abs=1e-5)
     shutil.rmtree(base)
     convert(
         fit(recipe_of(str(folder / "things.csv"), "seed=5", "run.epochs=1"), tmp_path / "other").checkpoint,
@@ -193,16 +195,16 @@ def test_several_labels(tmp_path: Path) -> None:
     fit(recipe_of(str(source), "run.epochs=50"), tmp_path / "run")
     classify = pipeline("classify", str(tmp_path / "run"))
     assert classify.multi
-    [both] = classify("the owl 7 a saw 5")
+    both = classify("the owl 7 a saw 5")
     assert set(both.labels) == {"bird", "tool"} and both.scores["fruit"] < 0.5
-    [none] = pipeline("classify", str(tmp_path / "run"), threshold=1.0)("the owl 7")
+    none = pipeline("classify", str(tmp_path / "run"), threshold=1.0)("the owl 7")
     assert none.labels == ()
 
 
 def test_three_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = texts(200)
     classifier = fine_tune([text for text, _ in rows], [label for _, label in rows], settings=[*NEW])
-    assert classifier("one plum 9")[0].label == "fruit"
+    assert classifier("one plum 9").label == "fruit"
     assert capsys.readouterr() == ("", "")
     with pytest.raises(DataError, match="2 texts came with 1 labels"):
         fine_tune(["a", "b"], ["x"])
@@ -216,9 +218,11 @@ def test_three_lines(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["a", ()], ["x", "y"], [], "text 1 is 0 texts; a pair is two"),
         (["a", "b"], ["x", None], [], "text 1: no label"),
         (["a", "b"], ["x", 0.5], [], "text 1: the label is float"),
-        (["a", "b"], ["x", "y"], ["data.heldout=0.2"], "unknown key 'data.heldout'; did you mean 'data.held_out'"),
-        (["a", "b"], ["x", "y"], ["data.held_out=2"], "data.held_out must be between 0 and 1"),
+        (["a", "b"], ["x", "y"], ["data.heldout=0.2"], "reads no data.heldout; did you mean data.held_out"),
+        (["a", "b"], ["x", "y"], ["data.held_out=2"], "data.held_out is 2.0, and must be between 0 and 1"),
         (["a", "b"], ["x", "y"], ["data.separator=;"], "data.separator is about files"),
+        (["a", "b"], ["x", "y"], ["classify.ngram=true"], "reads no classify.ngram; did you mean classify.ngrams"),
+        (["a", "b"], ["x", "y"], ["loss.source_weight=0.5"], "reads no loss.source_weight"),
     ],
 )
 def test_lists_that_cannot_be_learnt_from(
@@ -246,13 +250,78 @@ def test_pairs_are_told_from_single_texts() -> None:
     texts = [f"text {number}" for number in range(8)]
     single = fine_tune(texts, [0, 1] * 4, settings=settings)
     pairs = fine_tune([(text, "b") for text in texts], [0, 1] * 4, settings=settings)
-    assert (single.pairs, pairs.pairs) == (False, True) and pairs(("a", "b"))[0].pieces == 1
-    for call in (pairs, pairs.explain):
+    assert (single.pairs, pairs.pairs) == (False, True)
+    for given in ("a", ["a"], ["a", "b"], ("a", "b", "c")):
         with pytest.raises(DataError, match="trained on pairs; give the second text too"):
-            call("a")
-    for call in (single, single.explain):
+            pairs(given)
+    with pytest.raises(DataError, match="trained on pairs; give the second text too"):
+        pairs.explain("a")
+    for call in (lambda: single([("a", "b")]), lambda: single.explain(("a", "b"))):
         with pytest.raises(DataError, match="trained on single texts; leave out the second"):
-            call(("a", "b"))
+            call()
+    assert isinstance(pairs(("a", "b")), Classified) and len(pairs([("a", "b")] * 2)) == 2
+    assert [result.text for result in single(("a", "b"))] == ["a", "b"]
+
+
+def test_a_tuple_of_two_is_a_pair_only_for_a_model_of_pairs() -> None:
+    """`classify(("ab", "cd"))` was read as a pair by a model that knows none."""
+    for pairs in (False, None):
+        assert read_texts(("ab", "cd"), pairs) == (["ab", "cd"], True)
+    assert read_texts(("ab", "cd"), True) == ([("ab", "cd")], False)
+    assert read_texts([("ab", "cd")], None) == ([("ab", "cd")], True)  # older models do not say
+    [pair], _ = read_texts([(np.str_("ab"), "cd")], True)
+    assert type(pair[0]) is str
+
+
+NO_TEXTS: list[Any] = [
+    None,
+    5,
+    b"ab",
+    {"a": 1},
+    {"a"},
+    [None],
+    ["a", 5],
+    [("a", None)],
+    [("a", "b", "c")],
+    [["a", "b"]],
+]
+
+
+@pytest.mark.parametrize("given", NO_TEXTS, ids=repr)
+def test_what_is_no_text_is_one_line(folder: Path, given: Any) -> None:
+    classify = pipeline("classify", str(folder / "run"))
+    zero_shot = pipeline("classify", str(folder / "run"), labels=["a", "b"])
+    for call in (classify, zero_shot):
+        with pytest.raises(DataError) as caught:
+            call(given)
+        assert "\n" not in str(caught.value)
+
+
+def test_one_text_gives_one_result_and_several_a_list(folder: Path) -> None:
+    """Also numpy's strings, generators and arrays; zero-shot likewise."""
+    for classify in (
+        pipeline("classify", str(folder / "run")),
+        pipeline("classify", str(folder / "run"), labels=["bird", "tool"]),
+    ):
+        one = classify("the owl 7")
+        assert isinstance(one, Classified) and isinstance(classify(np.str_("the owl 7")), Classified)
+        for given in (["the owl 7"], ("the owl 7",), (text for text in ["the owl 7"]), np.array(["the owl 7"])):
+            [found] = classify(given)
+            assert found.scores == pytest.approx(one.scores, abs=1e-6)
+        assert classify([]) == []
+
+
+def test_a_result_prints_as_its_labels_and_has_plain_values() -> None:
+    found = classified(("a", "b"), ["x", "y", "z"], [0.75, 0.25, 0.5], 0.0, 0.5, 2)
+    assert str(found) == "x, z"
+    assert json.loads(json.dumps(found.to_dict())) == {
+        "text": "a",
+        "label": "x",
+        "probability": 0.75,
+        "labels": ["x", "z"],
+        "scores": {"x": 0.75, "z": 0.5, "y": 0.25},
+        "pieces": 2,
+    }
 
 
 def test_columns_by_number_and_the_header_are_settings(tmp_path: Path) -> None:
@@ -282,7 +351,7 @@ def test_zero_shot_takes_out_what_is_common_anyway() -> None:
         directory=Path(),
     )
     classify = pipeline("classify", model, labels=["a", "zebra crossing"])
-    [found] = classify("any text at all, and longer than the model's context of 64 tokens, twice as long in fact")
+    found = classify("any text at all, and longer than the model's context of 64 tokens, twice as long in fact")
     assert found.scores == pytest.approx({"a": 0.5, "zebra crossing": 0.5}, abs=1e-4)
     assert found.pieces == 4  # 88 bytes, 25 at a time: its middle is not lost
     with pytest.raises(ConfigError, match="template and labels take"):
@@ -311,13 +380,14 @@ def test_zero_shot_scores_are_gains_over_an_empty_text() -> None:
         return float(logprobs.gather(1, torch.tensor(answer)[:, None]).mean())
 
     gains = torch.tensor([mean("meow", label) - mean("", label) for label in labels])
-    [found] = pipeline("classify", model, labels=labels, template="Q: {}, A:")("meow")
+    found = pipeline("classify", model, labels=labels, template="Q: {}, A:")("meow")
     assert found.scores == pytest.approx(dict(zip(labels, gains.softmax(0).tolist(), strict=True)), abs=1e-5)
 
 
-def codec(**choices: object) -> Codec:
+def codec(**choices: object) -> ClassifyCodec:
     return dataclasses.replace(
-        Codec(Tokenizer.bytes(("<eos>", "<bos>", "<sep>", "<cls>")), labels=("a", "b"), max_tokens=12), **choices
+        ClassifyCodec(Tokenizer.bytes(("<eos>", "<bos>", "<sep>", "<cls>")), labels=("a", "b"), max_tokens=12),
+        **choices,
     )
 
 
@@ -417,6 +487,16 @@ def test_losses_of_a_cut_batch_add_up() -> None:
     assert float(sum(part[2]["accuracy"] for part in parts)) == float(extras["accuracy"])
     without, _, _ = classification()(model, Batch.collate(examples))
     assert whole.item() - without.item() == pytest.approx(0.5 * 4 * 3.0, rel=0.3)  # near log 20 a row
+
+
+def test_a_rank_without_examples_still_takes_part() -> None:
+    """Its batch has no labels; the other ranks wait for its gradients."""
+    transformer = Transformer(ModelConfig(vocab_size=16, context=16, d_model=8, n_layer=1, n_head=2))
+    model = Headed(transformer, 3)
+    total, count, sums = classification()(model, Batch.collate([Example(np.arange(5), target=5)]))
+    total.backward()
+    assert total == count == sums["accuracy"] == 0
+    assert all(parameter.grad is not None for parameter in model.output.parameters())
 
 
 def test_a_run_does_not_go_on_with_other_data(folder: Path, tmp_path: Path) -> None:

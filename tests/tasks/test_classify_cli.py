@@ -20,11 +20,12 @@ from suite.cli.main import main
 from suite.data.labelled import read_labelled
 from suite.errors import DataError
 from suite.model import ModelConfig, Transformer
-from suite.tasks.classify import bulk
+from suite.task.kit.bulk import Done, process
 from suite.tasks.classify import pipeline as module
-from suite.tasks.classify.cli import _show_explanation
-from suite.tasks.classify.codec import Codec
-from suite.tasks.classify.pipeline import Classified, Explanation, classified
+from suite.tasks.classify.codec import ClassifyCodec
+from suite.tasks.classify.results import Classified, Explanation, classified
+from suite.tasks.classify.show import show_explanation
+from suite.tasks.classify.task import ClassifyTask
 from suite.text.tokenizer import Tokenizer
 
 LABELS = ("cat", "dog", "owl")
@@ -54,10 +55,12 @@ class Fake:
             words = " ".join([text] if isinstance(text, str) else text)
             found = [label for label in LABELS if label in words]
             if self.multi:
-                odds = [0.8 if label in found else 0.2 for label in LABELS]
+                probabilities = [0.8 if label in found else 0.2 for label in LABELS]
             else:
-                odds = [0.8 if label in found[:1] else 0.1 if found else 1 / 3 for label in LABELS]
-            results.append(classified(text, LABELS, odds, min_probability, self.threshold if self.multi else None, 1))
+                probabilities = [0.8 if label in found[:1] else 0.1 if found else 1 / 3 for label in LABELS]
+            results.append(
+                classified(text, LABELS, probabilities, min_probability, self.threshold if self.multi else None, 1)
+            )
         return results
 
 
@@ -81,7 +84,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command with a classifier that needs no model."""
     monkeypatch.setattr(module, "Classifier", Fake)
-    monkeypatch.setattr("suite.tasks.classify.cli.load_model", lambda *options: None)
+    monkeypatch.setattr("suite.checkpoint.load", lambda name, **options: None)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +95,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> str:
     config = ModelConfig(vocab_size=tokenizer.vocab_size, context=32, d_model=32, n_layer=2, n_head=2)
     torch.manual_seed(0)
     head = torch.nn.Linear(32, 3).state_dict()
-    extra = Codec(tokenizer, labels=LABELS, max_tokens=32).to_dict()
+    extra = ClassifyCodec(tokenizer, labels=LABELS, max_tokens=32).to_dict()
     weights = Transformer(config).state_dict()
     save_checkpoint(directory, config, weights, tokenizer, task="classify", head=head, extra=extra)
     return str(directory)
@@ -194,13 +197,13 @@ def test_labels_of_ones_own_take_a_language_model(
     """The classifier is no use for other labels, so --labels alone must not load it."""
     loaded: list[str] = []
 
-    def load_model(name: str, *options: object) -> SimpleNamespace:
+    def load(name: str, **options: object) -> SimpleNamespace:
         loaded.append(name)
         return SimpleNamespace(parameters=10**9)
 
-    monkeypatch.setattr("suite.tasks.classify.cli.load_model", load_model)
+    monkeypatch.setattr("suite.checkpoint.load", load)
     monkeypatch.setattr(
-        "suite.tasks.classify.zero_shot.ZeroShot", lambda model, labels: Fake() if labels == ["cat", " dog"] else None
+        "suite.tasks.classify.zero_shot.ZeroShot", lambda model, labels: Fake() if labels == ("cat", "dog") else None
     )
     [found] = run_json(capsys, "a dog", "--labels", "cat, dog")
     assert found["label"] == "dog"
@@ -239,50 +242,56 @@ def test_colours_tell_for_from_against_and_strong_from_weak(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(click, "echo", lambda text="", nl=True: print(text, end="\n" if nl else ""))
-    _show_explanation(
+    show_explanation(
         Explanation(label="cat", pieces=("a", "b\n", "c", "d"), weights=(1.0, -0.5, 0.05, 0.3)), quiet=True
     )
     out = capsys.readouterr().out
     strong, against, faint = (click.style(text, bg=shade, fg=16) for text, shade in (("a", 75), ("b", 223), ("d", 195)))
     assert f"{strong}{against}\nc{faint}" in out
-    _show_explanation(Explanation(label="cat", pieces=(), weights=()), quiet=True)
+    show_explanation(Explanation(label="cat", pieces=(), weights=()), quiet=True)
 
 
-# ---- whole files
+# ---- whole files; what is true of every task's stands in tests/suite/task/test_bulk.py
+
+
+def label_file(classifier: Fake, source: Path, output: Path, min_probability: float = 0.0, **options: str) -> Done:
+    """As the command does it."""
+    form = ClassifyTask().bulk_format(classifier)  # type: ignore[arg-type]
+    return process(source, output, lambda texts: classifier(texts, min_probability=min_probability), form, **options)
 
 
 def test_a_table_gets_two_columns_and_keeps_the_rest(tmp_path: Path) -> None:
     source, output = tmp_path / "a.csv", tmp_path / "b.csv"
     source.write_bytes(b'\xef\xbb\xbfid,text,note\r\n1,"a ""dog"", or\r\ntwo","x,y"\r\n2,a fox,\r\n3,  ,z\r\n')
-    summary = bulk.classify_file(Fake(), source, output, min_probability=0.5)  # type: ignore[arg-type]
+    done = label_file(Fake(), source, output, min_probability=0.5)
     assert output.read_bytes() == (
-        b'id,text,note,label,probability\r\n1,"a ""dog"", or\r\ntwo","x,y",dog,0.800000\r\n'
+        b'\xef\xbb\xbfid,text,note,label,probability\r\n1,"a ""dog"", or\r\ntwo","x,y",dog,0.8\r\n'
         b"2,a fox,,,0.333333\r\n3,  ,z,,\r\n"
     )
-    assert (summary.records, summary.empty, summary.unsure) == (3, 1, 1)
+    assert (done.records, done.empty) == (3, 1)
 
 
 @pytest.mark.parametrize(
     ("name", "content", "options", "expected"),
     [
-        ("a.tsv", 'say "dog\t1\n\t2\n', {"column": "1"}, 'say "dog\t1\tdog\t0.800000\n\t2\t\t\n'),
-        ("a.tsv", "n\tbody\n1\towl\n", {"column": "body"}, "n\tbody\tlabel\tprobability\n1\towl\towl\t0.800000\n"),
-        ("a.csv", "text;n\ncat, dog;1\n", {}, "text;n;label;probability\ncat, dog;1;cat;0.800000\n"),
-        ("a.csv", "text\ncat\n\ndog\n", {}, "text,label,probability\ncat,cat,0.800000\n,,\ndog,dog,0.800000\n"),
+        ("a.tsv", 'say "dog\t1\n\t2\n', {"column": "1"}, 'say "dog\t1\tdog\t0.8\n\t2\t\t\n'),
+        ("a.tsv", "n\tbody\n1\towl\n", {"column": "body"}, "n\tbody\tlabel\tprobability\n1\towl\towl\t0.8\n"),
+        ("a.csv", "text;n\ncat, dog;1\n", {}, "text;n;label;probability\ncat, dog;1;cat;0.8\n"),
+        ("a.csv", "text\ncat\n\ndog\n", {}, "text,label,probability\ncat,cat,0.8\n,,\ndog,dog,0.8\n"),
         ("a.csv", "text,n\n", {}, "text,n,label,probability\n"),
-        ("a.csv", "a cat, nr 1;1\n", {"column": "1"}, "a cat, nr 1;1;cat;0.800000\n"),
+        ("a.csv", "a cat, nr 1;1\n", {"column": "1"}, "a cat, nr 1;1;cat;0.8\n"),
         (
             "a.csv",
             '"text, body";n\ncat;1\n',
             {"column": "text, body"},
-            "text, body;n;label;probability\ncat;1;cat;0.800000\n",
+            '"text, body";n;label;probability\ncat;1;cat;0.8\n',
         ),
-        ("a.csv", "sep=;\r\ntext;n\r\ncat;1\r\n", {}, "text;n;label;probability\r\ncat;1;cat;0.800000\r\n"),
-        ("a.csv", "n,text\n1,cat\n", {"column": "2"}, "n,text,label,probability\n1,cat,cat,0.800000\n"),
-        ("a.csv", "cat,text\nowl,text\n", {"column": "1"}, "cat,text,cat,0.800000\nowl,text,owl,0.800000\n"),
-        ("a.csv", "n,n,text\n1,2,cat\n", {}, "n,n,text,label,probability\n1,2,cat,cat,0.800000\n"),
-        ("a.csv", "text,n\na\rcat,1\n", {}, 'text,n,label,probability\n"a\rcat",1,cat,0.800000\n'),
-        ("a.txt", "dog\r\n\ncat\tor so", {}, "dog\t0.800000\tdog\n\t\t\ncat\t0.800000\tcat\tor so\n"),
+        ("a.csv", "sep=;\r\ntext;n\r\ncat;1\r\n", {}, "sep=;\r\ntext;n;label;probability\r\ncat;1;cat;0.8\r\n"),
+        ("a.csv", "n,text\n1,cat\n", {"column": "2"}, "n,text,label,probability\n1,cat,cat,0.8\n"),
+        ("a.csv", "cat,text\nowl,text\n", {"column": "1"}, "cat,text,cat,0.8\nowl,text,owl,0.8\n"),
+        ("a.csv", "n,n,text\n1,2,cat\n", {}, "n,n,text,label,probability\n1,2,cat,cat,0.8\n"),
+        ("a.csv", "text,n\na\rcat,1\n", {}, "text,n,label,probability\na\rcat,1,cat,0.8\n"),
+        ("a.txt", "dog\r\n\ncat\tor so", {}, "dog\t0.800000\tdog\r\n\t\t\ncat\t0.800000\tcat\tor so\n"),
         ("a.txt", "", {}, ""),
     ],
 )
@@ -291,7 +300,7 @@ def test_every_record_has_its_line(
 ) -> None:
     source, output = tmp_path / name, tmp_path / f"out{Path(name).suffix}"
     source.write_bytes(content.encode())
-    bulk.classify_file(Fake(), source, output, **options)  # type: ignore[arg-type]
+    label_file(Fake(), source, output, **options)
     assert output.read_bytes().decode() == expected
 
 
@@ -299,7 +308,7 @@ def test_quotes_of_a_tsv_file_are_undone_as_in_training(tmp_path: Path) -> None:
     """Training read the text without them, and use with them."""
     source, output = tmp_path / "a.tsv", tmp_path / "b.jsonl"
     source.write_text('text\tn\n"A ""cat"""\t"1\n"dog"\t"2"\n')
-    bulk.classify_file(Fake(), source, output)  # type: ignore[arg-type]
+    label_file(Fake(), source, output)
     found = [json.loads(line) for line in output.read_text().splitlines()]
     expected = [record.text for record in read_labelled(source, text="text", label="n").records]
     assert [record["text"] for record in found] == expected == ['A "cat"', "dog"]
@@ -309,11 +318,11 @@ def test_json_lines_keep_their_fields(tmp_path: Path) -> None:
     source, output = tmp_path / "a.jsonl.gz", tmp_path / "b.jsonl"
     records = [{"text": "é dog", "more": [1, {"a": None}]}, {"text": "", "b": 2}, {"text": None}]
     source.write_bytes(gzip.compress("\n\n".join(map(json.dumps, records)).encode()))
-    summary = bulk.classify_file(Several(), source, output)  # type: ignore[arg-type]
+    done = label_file(Several(), source, output)
     found = [json.loads(line) for line in output.read_text().splitlines()]
     assert found[0] == records[0] | {"label": "dog", "probability": 0.8, "labels": ["dog"]}
     assert found[1] == records[1] | {"label": None, "probability": None, "labels": []}
-    assert summary.records == 3 and summary.empty == 2
+    assert done.records == 3 and done.empty == 2
 
 
 def test_other_formats_of_the_output(tmp_path: Path) -> None:
@@ -322,49 +331,44 @@ def test_other_formats_of_the_output(tmp_path: Path) -> None:
     table.write_text("n,text\n1,a dog\n")
 
     def written(source: Path, name: str, classifier: Fake) -> str:
-        bulk.classify_file(classifier, source, tmp_path / name)  # type: ignore[arg-type]
+        label_file(classifier, source, tmp_path / name)
         return (tmp_path / name).read_text()
 
-    assert written(lines, "b.csv", Fake()) == 'text,label,probability\n"a ""dog""",dog,0.800000\n'
+    assert written(lines, "b.csv", Fake()) == 'text,label,probability\n"a ""dog""",dog,0.8\n'
     assert json.loads(written(table, "b.jsonl", Fake())) == {
         "n": "1",
         "text": "a dog",
         "label": "dog",
         "probability": 0.8,
     }
-    assert (
-        written(table, "b.tsv", Several()) == 'n\ttext\tlabel\tprobability\tlabels\n1\ta dog\tdog\t0.800000\t["dog"]\n'
-    )
+    assert written(table, "b.tsv", Several()) == 'n\ttext\tlabel\tprobability\tlabels\n1\ta dog\tdog\t0.8\t["dog"]\n'
 
 
-def test_columns_of_those_names_are_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_columns_of_those_names_are_not_overwritten(tmp_path: Path) -> None:
     """A file with the true labels must still have them."""
     source, output, again = (tmp_path / name for name in ("a.csv", "b.csv", "c.csv"))
     source.write_text("text,label\na dog,cat\n")
-    summary = bulk.classify_file(Fake(), source, output)  # type: ignore[arg-type]
-    assert output.read_text() == "text,label,predicted_label,predicted_probability\na dog,cat,dog,0.800000\n"
-    assert summary.columns == ("predicted_label", "predicted_probability")
-    with pytest.raises(DataError, match="there is already a column 'predicted_label'"):
-        bulk.classify_file(Fake(), output, again)  # type: ignore[arg-type]
+    done = label_file(Fake(), source, output)
+    assert output.read_text() == "text,label,predicted_label,predicted_probability\na dog,cat,dog,0.8\n"
+    assert done.columns == ("predicted_label", "predicted_probability")
+    with pytest.raises(DataError, match="there is a column 'predicted_label' already"):
+        label_file(Fake(), output, again)
     assert not again.exists()
 
 
 def test_second_texts_have_a_column(tmp_path: Path) -> None:
     source, output = tmp_path / "a.csv", tmp_path / "b.csv"
     source.write_text("one,two\nfox,dog\n")
-    bulk.classify_file(Fake(), source, output, column="one", pair="two")  # type: ignore[arg-type]
-    assert output.read_text() == "one,two,label,probability\nfox,dog,dog,0.800000\n"
+    label_file(Fake(), source, output, column="one", second="two")
+    assert output.read_text() == "one,two,label,probability\nfox,dog,dog,0.8\n"
 
 
 def test_a_large_file_is_never_held_as_a_whole(tmp_path: Path) -> None:
     source, output = tmp_path / "a.txt", tmp_path / "b.txt"
-    source.write_text("a dog\n" * 2000 + "x" * bulk.CHARACTERS + "\n" + "a cat\n" * 3)
-    classifier, seen = Fake(), []
-    summary = bulk.classify_file(  # type: ignore[arg-type]
-        classifier, source, output, progress=lambda records, size: seen.append((records, size))
-    )
-    assert max(classifier.asked) == bulk.RECORDS and classifier.asked[-1] == 3 and summary.records == 2004
-    assert sum(records for records, _ in seen) == 2004 and seen[-1][1] == source.stat().st_size
+    source.write_text("a dog\n" * 2000 + "x" * (1 << 20) + "\n" + "a cat\n" * 3)
+    classifier = Fake()
+    assert label_file(classifier, source, output).records == 2004
+    assert max(classifier.asked) == 512 and classifier.asked[-2:] == [1, 3]
     assert len(output.read_text().splitlines()) == 2004
 
 
@@ -374,22 +378,59 @@ def test_lines_of_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     assert main(["run", "classify", "--lines"]) == 0
     out, err = capsys.readouterr()
     assert out == "dog\t0.800000\ta dog\n\t\t\nowl\t0.800000\tan owl\n"
-    assert err == "3 records; 1 without text or label\n"
+    assert err == "3 records: standard output; 1 without text or label\n"
     stdin(monkeypatch, b"a dog\n")
     assert run_json(capsys, "--lines") == [{"text": "a dog", "label": "dog", "probability": 0.8}]
+    stdin(monkeypatch, b"a dog\n")
+    assert result(capsys, "--input", "-") == "dog\t0.800000\ta dog\n"
 
 
 @pytest.mark.usefixtures("fake")
 def test_a_file_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, output = tmp_path / "a.csv", tmp_path / "b.csv"
     source.write_text("text,label\na dog,x\na fox,y\n")
-    words = ["--input", str(source), "--output", str(output), "--min-probability", "0.5"]
-    assert main(["run", "classify", *words]) == 0
+    words = ["--input", str(source), "--min-probability", "0.5", "--output"]
+    assert main(["run", "classify", *words, str(output)]) == 0
     out, err = capsys.readouterr()
     assert out == "" and len(output.read_text().splitlines()) == 3
-    assert "2 records; 1 unsure (below 0.5)" in err and "predicted_label, predicted_probability" in err
-    assert main(["run", "classify", *words, "--quiet"]) == 0
+    assert "b.csv; 1 unsure (below 0.5)" in err and "predicted_label, predicted_probability" in err
+    assert "exists already" in refused(capsys, *words, str(output))
+    assert main(["run", "classify", *words, str(tmp_path / "c.csv"), "--quiet"]) == 0
     assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_table_of_pairs_by_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("one,two\nfox,dog\n,owl\n")
+    words = ["--input", str(source), "--column", "one", "--pair-column", "two"]
+    assert result(capsys, *words) == "one,two,label,probability\nfox,dog,dog,0.8\n,owl,,\n"
+    [first, second] = run_json(capsys, *words)
+    assert first == {"one": "fox", "two": "dog", "label": "dog", "probability": 0.8} and second["label"] is None
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_stopped_run_goes_on_only_with_the_same_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text("a dog\n" * 600 + "a fox\n")
+    words = ["run", "classify", "--input", str(source), "--output", str(output), "--min-probability"]
+
+    class Breaks(Fake):
+        def __call__(self, texts: Sequence[str | tuple[str, str]], **options: Any) -> list[Classified]:
+            if self.asked:
+                raise KeyboardInterrupt
+            return super().__call__(texts, **options)
+
+    monkeypatch.setattr(module, "Classifier", Breaks)
+    assert main([*words, "0.5"]) != 0
+    monkeypatch.setattr(module, "Classifier", Fake)
+    capsys.readouterr()
+    assert "begun with another min_probability" in refused(capsys, *words[2:], "0.1")
+    assert main([*words, "0.5"]) == 0
+    assert "601 records, 512 of them before: " in capsys.readouterr().err
+    assert output.read_text() == "dog\t0.800000\ta dog\n" * 600 + "\t0.333333\ta fox\n"
 
 
 # ---- evaluation
@@ -411,6 +452,9 @@ def test_the_evaluation_is_a_table_and_pictures(tiny: str, tmp_path: Path, capsy
     assert main([*words, "--json", "--limit", "5"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["records"] == 5 and list(found["results"]) == ["model"]
+    assert main([*words, "--markdown", "--quiet"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("|  | accuracy | macro F1 |") and "\n- 24 records, 3 classes\n" in out and err == ""
 
 
 # ---- what is refused
@@ -419,7 +463,7 @@ def test_the_evaluation_is_a_table_and_pictures(tiny: str, tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "nothing to label"),
+        ([], "there is no input"),
         ([""], "the text is empty"),
         (["a", " "], "text 2 is empty"),
         (["a", "b", "--pair", "c"], "--pair needs exactly one TEXT"),
@@ -431,10 +475,12 @@ def test_the_evaluation_is_a_table_and_pictures(tiny: str, tmp_path: Path, capsy
         (["a", "--labels", "b,c", "--explain"], "--labels cannot be combined with --explain"),
         (["a", "--explain", "--quantize", "int8"], "leave out --quantize"),
         (["a", "--min-probability", "2"], "2.0 is not in the range"),
-        (["--input", "none.csv"], "none.csv: No such file or directory"),
-        (["--input", "a.doc"], "the name must end in one of .csv, .tsv"),
-        (["--input", "a.jsonl", "--output", "b.csv"], "write to a .jsonl file"),
-        (["--input", "a.csv", "--output", "b.txt"], "write to a .csv, .tsv or .jsonl file"),
+        (["--input", "none.csv"], "none.csv: no such file"),
+        (["--lines", "--column", "b"], "--column and --pair-column need --input"),
+        (["--input", "-", "--column", "b"], "lines of text have no columns"),
+        (["--input", "a.doc"], "bulk work reads and writes .csv, .tsv"),
+        (["--input", "a.jsonl", "--output", "b.csv"], "name a .jsonl file"),
+        (["--input", "a.csv", "--output", "b.txt"], "name a .csv, .tsv or .jsonl file"),
         (["--input", "a.csv", "--output", "b.csv.gz"], "leave out .gz"),
     ],
 )
@@ -448,7 +494,7 @@ def test_what_cannot_be_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("a.csv", "a.jsonl", "a.doc"):
-        Path(name).write_text("")
+        Path(name).write_text("text\na\n" if name == "a.csv" else "")
     assert message in refused(capsys, *words)
 
 
@@ -456,34 +502,35 @@ def test_what_cannot_be_is_one_line(
     ("name", "content", "message"),
     [
         ("a.csv", b"", "a.csv: no rows"),
-        ("a.csv", b"id,body\n1,x\n", "a.csv: no column 'text'; available: id, body"),
-        ("a.csv", b"id,text\n1\n", "a.csv, line 2: 1 field, but the first line has 2"),
+        ("a.csv", b"id,text\n1\n", "a.csv, line 2: 1 cell, where the first row has 2"),
         ("a.csv", b'id,text\n1,x\n2,"y\n', "a.csv, line 3: not CSV (unexpected end of data)"),
         ("a.csv", b"text\nok\ncaf\xe9\n", "a.csv, line 3: not UTF-8, byte 0xe9 at offset 11"),
         ("a.csv.gz", gzip.compress(b"text\nok\n" * 99)[:-9], "a.csv.gz, line 199: cannot be read ("),
-        ("a.csv.gz", b"text\nok\n", "a.csv.gz: cannot be read (its name ends in .gz, but"),
-        ("a.jsonl", b'{"text": "x"}\n{"text": 1}\n', "a.jsonl, line 2: column 'text' contains int, not text"),
-        ("a.jsonl", b'{"text": "x"}\n{"body": 1}\n', "a.jsonl, line 2: no column 'text'; available: body"),
+        ("a.jsonl", b'{"text": "x"}\n{"text": 1}\n', "a.jsonl, line 2: field 'text' holds int, not text"),
+        ("a.jsonl", b'{"text": "x"}\n{"body": 1}\n', "a.jsonl, line 2: no field 'text'; there are body"),
         ("a.jsonl", b'{"text": "x"}\n{"text"\n', "a.jsonl, line 2: not JSON"),
         (
             "a.jsonl",
             b'{"text": "x"}\n{"text": "y", "n": %s}\n' % (b"9" * 5000),
             "a.jsonl, line 2: not JSON (a number with too",
         ),
-        ("a.jsonl", b'{"text": "x"}\n{"n": ' + b"[" * 100_000, "a.jsonl, line 2: not JSON (nested too deeply)"),
-        ("a.jsonl", b'{"text": "x"}\n{"text": "y", "n": NaN}\n', "a.jsonl, line 2: cannot be written as JSON"),
-        ("a.jsonl", b'{"text": "x"}\n{"text": "y", "n": 1e400}\n', "a.jsonl, line 2: cannot be written as JSON"),
-        ("a.jsonl", b'{"text": "x", "n": "\\ud800"}\n', "a.jsonl, line 1: half of a surrogate pair"),
-        ("a.csv", b"text,text\na,b\n", "a.csv: two columns are called 'text'"),
-        ("a.csv", b"text,n,n\na,b,c\n", "a.csv: two columns are called 'n'"),
-        ("a.csv", b"sep=;\n", "a.csv: no rows"),
-        ("a.jsonl", b'["x"]\n', "a.jsonl, line 1: each line must be a JSON object, not list"),
-        ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl, line 1: half of a surrogate pair"),
         (
             "a.jsonl",
-            b'{"text": "x"}\n{"text": "y", "label": 1}\n',
-            "a.jsonl, line 2: there is a column 'label', which the",
+            b'{"text": "x"}\n{"n": ' + b"[" * 100_000,
+            "a.jsonl, line 2: not JSON (nested too deeply)",
         ),
+        ("a.jsonl", b'{"text": "x"}\n{"text": "y", "n": NaN}\n', "a.jsonl, line 2: not JSON (NaN is not a JSON value"),
+        (
+            "a.jsonl",
+            b'{"text": "x"}\n{"text": "y", "n": 1e400}\n',
+            "a.jsonl, line 2: not JSON (1e400 is not a JSON value",
+        ),
+        ("a.jsonl", b'{"text": "x", "n": "\\ud800"}\n', "a.jsonl, line 1: half of a surrogate pair"),
+        ("a.csv", b"text,text\na,b\n", "a.csv: two columns of the name 'text'"),
+        ("a.csv", b"text,n,n\na,b,c\n", "a.csv: two columns of the name 'n'"),
+        ("a.csv", b"sep=;\n", "a.csv: no rows"),
+        ("a.jsonl", b'["x"]\n', "a.jsonl, line 1: a JSON object is needed on each line, not list"),
+        ("a.jsonl", b'{"text": "\\ud800"}\n', "a.jsonl, line 1: half of a surrogate pair"),
     ],
 )
 @pytest.mark.usefixtures("fake")
@@ -529,7 +576,7 @@ def test_a_missing_column_is_told_before_anything_is_written(
     """On standard output a header would already have gone to the reader."""
     source = tmp_path / "a.csv"
     source.write_text("id,body\n1,x\n")
-    assert "no column 'text'" in refused(capsys, "--input", str(source))
+    assert "no column 'text'; there are id, body" in refused(capsys, "--input", str(source), "--column", "text")
     assert "no column 'second'" in refused(
         capsys, "--input", str(source), "--column", "body", "--pair-column", "second"
     )

@@ -2,7 +2,8 @@
 
 import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,8 @@ from PIL import Image
 from suite.data.labelled import Labelled
 from suite.errors import ConfigError, DataError
 from suite.tasks.classify import baseline, evaluate, metrics, plots
-from suite.tasks.classify.pipeline import Classified, classified
+from suite.tasks.classify.options import ClassifyEvalOptions
+from suite.tasks.classify.results import Classified, classified
 
 LABELS = ("cat", "dog", "owl")
 MODEL: Any = SimpleNamespace(name="fake")
@@ -36,12 +38,12 @@ class Fake:
         min_probability: float = 0.0,
         progress: Callable[[int], object] | None = None,
     ) -> list[Classified]:
-        odds = [dict(zip(text.split()[::2], map(float, text.split()[1::2]), strict=True)) for text in texts]
+        probabilities = [dict(zip(text.split()[::2], map(float, text.split()[1::2]), strict=True)) for text in texts]
         if progress:
             progress(len(texts))
         return [
             classified(text, LABELS, [scores.get(label, 0.0) for label in LABELS], min_probability, self.threshold, 1)
-            for text, scores in zip(texts, odds, strict=True)
+            for text, scores in zip(texts, probabilities, strict=True)
         ]
 
 
@@ -52,6 +54,10 @@ class Several(Fake):
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluate, "Classifier", Fake)
+
+
+def options(**fields: Any) -> ClassifyEvalOptions:
+    return ClassifyEvalOptions(**fields)
 
 
 def csv(path: Path, *rows: tuple[str, str]) -> list[str]:
@@ -89,15 +95,25 @@ def test_the_report_by_hand(tmp_path: Path) -> None:
 
 def test_the_report_is_json(tmp_path: Path) -> None:
     """NaN and numpy's numbers are none: a page that reads the report would fail at the first empty bin."""
-    found = evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", *ROWS), train=csv(tmp_path / "b.csv", *TRAIN))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    found = evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", *ROWS), options(train=csv(tmp_path / "b.csv", *TRAIN)))
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False)) == found.data
 
 
 TRAIN = tuple((f"{word} {number}", label) for number in range(10) for word, label in (("meow", "cat"), ("woof", "dog")))
 
 
+def test_the_report_is_markdown(tmp_path: Path) -> None:
+    found = evaluate.evaluate(
+        MODEL, csv(tmp_path / "a.csv", *ROWS), options(train=csv(tmp_path / "b.csv", *TRAIN), confused=1)
+    )
+    text = found.markdown()
+    assert "|  | accuracy | macro F1 | AUC | NLL | ECE |" in text and "| fake | 50.00% | " in text
+    assert "| class | texts | precision |" in text and "| dog | cat | 2 | 66.67% |" in text
+    assert text.endswith("- 4 records, 3 classes\n") and str(found).count("66.67%") == 1
+
+
 def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
-    found = evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", *ROWS), train=csv(tmp_path / "b.csv", *TRAIN))
+    found = evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", *ROWS), options(train=csv(tmp_path / "b.csv", *TRAIN)))
     assert list(found["results"]) == ["model", "majority", evaluate.LINEAR]
     assert {"accuracy", "macro_f1", "auc", "nll", "ece", "classes", "reliability"} <= found["results"][
         "majority"
@@ -109,16 +125,16 @@ def test_several_labels_a_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(evaluate, "Classifier", Several)
     rows = [("cat .9 dog .8 owl .1", "cat|dog"), ("cat .9 dog .2 owl .1", "dog"), ("cat .1 dog .4 owl .3", "owl")]
     data = csv(tmp_path / "a.csv", *rows)
-    model = evaluate.evaluate(MODEL, data, separator="|")["results"]["model"]
+    model = evaluate.evaluate(MODEL, data, options(separator="|"))["results"]["model"]
     assert model["subset_accuracy"] == pytest.approx(1 / 3) and model["top_accuracy"] == pytest.approx(1 / 3)
     assert model["micro_f1"] == pytest.approx(2 * 2 / (3 + 4))
-    lower = evaluate.evaluate(MODEL, data, separator="|", threshold=0.3)["results"]["model"]
+    lower = evaluate.evaluate(MODEL, data, options(separator="|"), threshold=0.3)["results"]["model"]
     assert lower["micro_f1"] == pytest.approx(2 * 3 / (5 + 4))
 
 
 def test_one_label_against_several_is_told(tmp_path: Path) -> None:
     """Also of a text with several labels a classifier that gives one can be half right."""
-    found = evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", (ROWS[0][0], "cat|dog"), ROWS[2]), separator="|")
+    found = evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", (ROWS[0][0], "cat|dog"), ROWS[2]), options(separator="|"))
     assert found["multi"] and found["results"]["model"]["top_accuracy"] == 1.0
     assert "1 record with several labels; the model gives only one" in found["notes"]
 
@@ -129,7 +145,7 @@ def test_one_label_against_several_is_told(tmp_path: Path) -> None:
 def test_out_of_scope_records_count_for_their_detection_alone(tmp_path: Path) -> None:
     rows = [*ROWS, ("cat .4 dog .3 owl .3", "none"), ("cat .34 dog .33 owl .33", "none")]
     train = csv(tmp_path / "b.csv", *TRAIN, ("what", "none"))
-    found = evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", *rows), train=train, oos_label="none")
+    found = evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", *rows), options(train=train, oos_label="none"))
     assert found["records"] == 4 and found["out_of_scope_records"] == 2
     assert found["results"]["model"]["accuracy"] == 0.5
     assert found["results"]["model"]["out_of_scope"] == {"max_probability": 1.0, "entropy": 1.0}
@@ -148,7 +164,7 @@ def test_an_out_of_scope_label_that_cannot_be(
     tmp_path: Path, rows: Sequence[tuple[str, str]], oos_label: str, message: str
 ) -> None:
     with pytest.raises(DataError, match=message):
-        evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", *rows), oos_label=oos_label)
+        evaluate.evaluate(MODEL, csv(tmp_path / "a.csv", *rows), options(oos_label=oos_label))
 
 
 # ---- bad data
@@ -162,7 +178,7 @@ def test_an_unseen_label_is_named_with_its_place(tmp_path: Path) -> None:
         evaluate.evaluate(MODEL, data)
     with pytest.raises(DataError, match=r"b\.csv, line 3: the model has no label 'zebra' .*; available: cat, dog, owl"):
         evaluate.evaluate(
-            MODEL, csv(tmp_path / "a.csv", *ROWS), train=csv(tmp_path / "b.csv", *ROWS[:1], ("x", "zebra"))
+            MODEL, csv(tmp_path / "a.csv", *ROWS), options(train=csv(tmp_path / "b.csv", *ROWS[:1], ("x", "zebra")))
         )
 
 
@@ -178,27 +194,27 @@ def test_a_column_of_free_text_is_told(tmp_path: Path) -> None:
 def test_a_record_without_a_label_is_named(tmp_path: Path) -> None:
     data = csv(tmp_path / "a.csv", *ROWS, ("dog 1", "|"))
     with pytest.raises(DataError, match=r"a\.csv, line 6: no label"):
-        evaluate.evaluate(MODEL, data, separator="|")
+        evaluate.evaluate(MODEL, data, options(separator="|"))
 
 
 def test_a_part_is_drawn_from_everywhere_and_told(tmp_path: Path) -> None:
     """The first records of a file that is sorted by class are of one class."""
     data = csv(tmp_path / "a.csv", *[(f"cat {1 - number / 500}", label) for label in LABELS for number in range(100)])
-    found = evaluate.evaluate(MODEL, data, limit=60)
+    found = evaluate.evaluate(MODEL, data, options(limit=60))
     assert found["records"] == 60 and "60 of 300 records, chosen at random" in found["notes"]
     assert all(one["support"] > 5 for one in found["results"]["model"]["classes"])
-    assert evaluate.evaluate(MODEL, data, limit=60) == found
+    assert evaluate.evaluate(MODEL, data, options(limit=60)) == found
 
 
 def test_training_data_may_have_other_columns(tmp_path: Path) -> None:
     data = csv(tmp_path / "a.csv", *ROWS)
     other = tmp_path / "b.csv"
     other.write_text("kind,words\n" + "".join(f"{label},{text}\n" for text, label in TRAIN))
-    options: Mapping[str, Any] = {"text": "text", "label": "label"}
-    found = evaluate.evaluate(MODEL, data, train=[str(other)], train_text="words", train_label="kind", **options)
+    same = options(train=[str(other)], text=["text"], label="label")
+    found = evaluate.evaluate(MODEL, data, replace(same, train_text=("words",), train_label="kind"))
     assert len(found["results"]) == 3
     with pytest.raises(DataError, match="no column 'text'"):
-        evaluate.evaluate(MODEL, data, train=[str(other)], **options)
+        evaluate.evaluate(MODEL, data, same)
 
 
 # ---- baselines
@@ -284,4 +300,4 @@ def test_pictures_are_the_same_bytes_each_time_and_keep_their_text(tmp_path: Pat
 
 def test_a_picture_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\.png or \.svg"):
-        plots.check_format(tmp_path / "c.jpg")
+        plots.check_picture(tmp_path / "c.jpg")

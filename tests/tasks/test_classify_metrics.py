@@ -9,6 +9,7 @@ import torch
 from sklearn import metrics as reference
 
 from suite.tasks.classify import metrics
+from suite.tasks.classify.calibrate import fit_temperature
 
 RANDOM = np.random.default_rng(0)
 TRUTH = RANDOM.integers(0, 5, 400)
@@ -155,13 +156,13 @@ def test_the_temperature_that_made_logits_too_sharp_is_found_again() -> None:
     random = np.random.default_rng(1)
     logits = 2 * random.standard_normal((20_000, 6))
     truth = (logits + random.gumbel(size=logits.shape)).argmax(axis=1)
-    assert metrics.fit_temperature(logits, truth) == pytest.approx(1, rel=0.02)
-    assert metrics.fit_temperature(torch.tensor(3 * logits), torch.tensor(truth)) == pytest.approx(3, rel=0.02)
+    assert fit_temperature(logits, truth) == pytest.approx(1, rel=0.02)
+    assert fit_temperature(torch.tensor(3 * logits), torch.tensor(truth)) == pytest.approx(3, rel=0.02)
 
 
 def test_no_temperature_nearby_is_likelier() -> None:
     logits = 4 * np.log(PROBABILITIES)
-    best = metrics.fit_temperature(logits, TRUTH)
+    best = fit_temperature(logits, TRUTH)
     assert nll(logits, TRUTH, best) < min(nll(logits, TRUTH, best * 0.9), nll(logits, TRUTH, best * 1.1))
 
 
@@ -169,24 +170,24 @@ def test_independent_classes_share_one_temperature() -> None:
     random = np.random.default_rng(2)
     logits = 1.5 * random.standard_normal((8000, 5))
     truth = random.random(logits.shape) < 1 / (1 + np.exp(-logits))
-    assert metrics.fit_temperature(4 * logits, truth) == pytest.approx(4, rel=0.04)
+    assert fit_temperature(4 * logits, truth) == pytest.approx(4, rel=0.04)
 
 
 def test_one_sided_examples_give_a_usable_temperature() -> None:
     """Ten examples that are all right must not make every probability one, nor ten wrong ones divide by zero."""
     logits = np.tile([3.0, 0.0, 0.0], (10, 1))
-    right = metrics.fit_temperature(logits, np.zeros(10, dtype=int))
+    right = fit_temperature(logits, np.zeros(10, dtype=int))
     assert 0.3 < right < 3
     top = np.exp(3 / right) / (np.exp(3 / right) + 2)
     assert top == pytest.approx((10 + 1 / 3) / 11)  # what the smoothed labels say
-    assert metrics.fit_temperature(logits, np.ones(10, dtype=int)) == 100
-    assert metrics.fit_temperature(np.zeros((4, 3)), np.array([0, 1, 2, 0])) == 1
-    assert metrics.fit_temperature(np.empty((0, 3)), np.empty(0, dtype=int)) == 1
-    assert metrics.fit_temperature(logits - 1e4, np.zeros(10, dtype=int)) == pytest.approx(right)
+    assert fit_temperature(logits, np.ones(10, dtype=int)) == 100
+    assert fit_temperature(np.zeros((4, 3)), np.array([0, 1, 2, 0])) == 1
+    assert fit_temperature(np.empty((0, 3)), np.empty(0, dtype=int)) == 1
+    assert fit_temperature(logits - 1e4, np.zeros(10, dtype=int)) == pytest.approx(right)
 
 
 def test_extreme_logits_raise_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        metrics.fit_temperature(np.array([[1e4, -1e4], [-1e4, 1e4]]), np.array([0, 0]))
-        metrics.fit_temperature(np.array([[1e4, -1e4], [-1e4, 1e4]]), np.array([[True, False], [True, False]]))
+        fit_temperature(np.array([[1e4, -1e4], [-1e4, 1e4]]), np.array([0, 0]))
+        fit_temperature(np.array([[1e4, -1e4], [-1e4, 1e4]]), np.array([[True, False], [True, False]]))

@@ -252,7 +252,7 @@ def halting(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return whole(self, texts, **options)
 
     chunks = bulk._chunks
-    monkeypatch.setattr(bulk, "_chunks", lambda rows, most=2: chunks(rows, most))
+    monkeypatch.setattr(bulk, "_chunks", lambda rows, most, characters: chunks(rows, 2, characters))
     monkeypatch.setattr(Translator, "__call__", call)
     return state
 
@@ -372,7 +372,7 @@ def test_without_an_output_results_go_to_standard_output(
     ("name", "content", "more", "part"),
     [
         ("a.txt", b"ab\ncaf\xe9", [], "a.txt, line 2: not UTF-8, byte 0xe9 at offset 6"),
-        ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: 1 cells, where the first row has 2"),
+        ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: 1 cell, where the first row has 2"),
         ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; available: id, x"),
         ("a.tsv", b"a\n", ["--column", "0"], "no column '0'"),
         ("a.jsonl", b'{"text": "a"}\n[1]\n', [], "a.jsonl, line 2: a JSON object is needed"),

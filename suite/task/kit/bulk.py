@@ -21,12 +21,11 @@ from typing import IO, Any
 
 from suite.data.packed import SUFFIXES, unpack
 from suite.data.record_files import decode_lines
-from suite.data.sources import File, find
 from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
-from suite.task.kit.bulk_rows import Kind, Row, Rows, header, kind_of, read_rows, written_row
+from suite.task.kit.bulk_rows import Input, Kind, Row, Rows, header, kind_of, one_file, read_rows, written_row
 
-ROWS, CHARACTERS = 64, 20_000  # at most, between two writes
+ROWS, CHARACTERS = 64, 20_000  # at most, between two writes, where a task does not say otherwise
 STANDARD_INPUT = Path("-")
 
 
@@ -40,6 +39,9 @@ class BulkFormat:
         empty: values for a record without text, which is not answered (none: null for each).
         in_tables: how many of the columns are added to a table, where JSON objects get all.
         line: from a text and its result to a line of a .txt file.
+        empty_line: from a text without words to its line.
+        rows, characters: answered together, and lost when a run is killed. Tasks that answer quickly want many, so that
+            texts of similar length are found among them.
         flat: whether, in the cells of a .tsv file, spaces stand for tabs and line ends, which do not fit there; else
             such a value is an error.
     """
@@ -49,6 +51,9 @@ class BulkFormat:
     empty: Sequence[Any] = ()
     in_tables: int | None = None
     line: Callable[[str, Any], str] = lambda text, result: " ".join(result.text.splitlines())
+    empty_line: Callable[[str], str] = lambda text: ""
+    rows: int = ROWS
+    characters: int = CHARACTERS
     flat: bool = False
 
 
@@ -72,10 +77,12 @@ class Done:
 def process(
     source: Path,
     output: Path | None,
-    answer: Callable[[list[str]], Sequence[Any]],
+    answer: Callable[[list[Any]], Sequence[Any]],
     form: BulkFormat,
     *,
     column: str | None = None,
+    second: str | None = None,
+    as_json: bool = False,
     settings: Mapping[str, Any] | None = None,
     progress: Callable[[int], object] = lambda records: None,
     seen: Callable[[Row, Any], object] = lambda row, result: None,
@@ -87,9 +94,11 @@ def process(
         source: a .txt (a text a line), .csv, .tsv or .jsonl file, perhaps packed; "-" is standard input, a text a line,
             which is answered as it comes.
         output: of the kind that its suffix says (None: standard output, of the kind of the input).
-        answer: from texts, none of them empty, to a result each.
+        answer: from texts, none of them empty, to a result each; with `second`, from pairs (tuples) of them.
         form: how results are written.
         column: with the text; see `read_rows`.
+        second: column with the second text of pairs.
+        as_json: write JSON lines to standard output, whatever the kind of the input.
         settings: what decides the results, plain JSON: a run goes on only with the same.
         progress: called with the number of records just done.
         seen: called with each new row and its result.
@@ -100,44 +109,31 @@ def process(
         ConfigError: the output would overwrite something, is not a regular file, or another process writes it.
     """
     kind: Kind = "txt" if source == STANDARD_INPUT else kind_of(source)
-    written = kind if output is None else kind_of(output)
+    written: Kind = kind_of(output) if output is not None else "jsonl" if as_json else kind
     if written == "txt" and kind != "txt":
         raise ConfigError(f"{output}: records do not fit lines of text; name a .csv, .tsv or .jsonl file")
     if kind == "jsonl" and written != "jsonl":
         raise ConfigError(f"{output}: JSON objects need not have the same fields; name a .jsonl file")
     work = _Work(answer, form, written, progress, seen)
     if source == STANDARD_INPUT:
-        return _stream(work, output)
-    file = _one_file(source)
-    survey = _survey(file, kind, column, form.columns)
+        return _stream(work, output, column or second)
+    given = Input(file=one_file(source), kind=kind, column=column, second=second)
+    survey = _survey(given, written, form.columns)
     total(survey.records)
     if output is None:
-        with _opened(file, kind, column) as rows:
+        with given.rows() as rows:
             work.names = survey.names(form, written)
             _write(sys.stdout, header(rows, work.names, written))
-            for chunk in _chunks(rows.rows):
+            for chunk in _chunks(rows.rows, form.rows, form.characters):
                 _write(sys.stdout, work.answered(rows, chunk))
         return Done(records=survey.records, before=0, empty=work.empty, columns=tuple(work.names))
     about = {"input": survey.digest, "column": column, "output": written, **(settings or {})}
-    about = json.loads(json.dumps(about))
-    return _to_file(work, file, output, kind, column, survey, about)
+    if second is not None:
+        about["second"] = second
+    return _to_file(work, given, output, survey, json.loads(json.dumps(about)))
 
 
 # ---- one pass before
-
-
-def _one_file(source: Path) -> File:
-    """The file of this name, which may be a member of a zip file.
-
-    Raises:
-        DataError: it is not there, or is a folder, a pipe or a device.
-    """
-    files = find(source)
-    if files is None:
-        raise DataError(f"{source}: no such file")
-    if len(files) != 1 or files[0].inside:
-        raise DataError(f"{source}: a folder or several files, but bulk work reads a single file")
-    return files[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,29 +149,28 @@ class _Survey:
         return [f"predicted_{name}" if self.taken else name for name in form.columns[:count]]
 
 
-def _survey(source: File, kind: Kind, column: str | None, columns: Sequence[str]) -> _Survey:
+def _survey(given: Input, written: Kind, columns: Sequence[str]) -> _Survey:
     """Read the whole input once: every row is checked, counted and hashed."""
     digest = hashlib.sha256()
     records = 0
     keys: set[str] = set()
-    with _opened(source, kind, column) as rows:
+    with given.rows() as rows:
         digest.update(rows.head.encode())
         keys.update(rows.names or ())
+        if written == "jsonl" and rows.names is not None and len(set(rows.names)) < len(rows.names):
+            twice = next(name for name in rows.names if rows.names.count(name) > 1)
+            raise DataError(f"{given.file.name}: two columns of the name {twice!r}, of which a JSON object holds one")
         for row in rows.rows:
             digest.update((row.raw + row.end).encode())
             records += 1
             if isinstance(row.cells, dict):
                 keys.update(row.cells)
     taken = any(name in keys for name in columns)
-    if taken and (twice := [name for name in columns if f"predicted_{name}" in keys]):
-        raise DataError(f"{source.name}: there is a column 'predicted_{twice[0]}' already; rename it or take it out")
+    if taken and (again := [name for name in columns if f"predicted_{name}" in keys]):
+        raise DataError(
+            f"{given.file.name}: there is a column 'predicted_{again[0]}' already; rename it or take it out"
+        )
     return _Survey(records=records, digest=digest.hexdigest(), taken=taken)
-
-
-@contextmanager
-def _opened(source: File, kind: Kind, column: str | None) -> Iterator[Rows]:
-    with source.open() as stream:
-        yield read_rows(decode_lines(stream, source.name, keep_mark=True), source.name, kind, column)
 
 
 # ---- answering and writing
@@ -186,7 +181,7 @@ class _Work:
 
     def __init__(
         self,
-        answer: Callable[[list[str]], Sequence[Any]],
+        answer: Callable[[list[Any]], Sequence[Any]],
         form: BulkFormat,
         written: Kind,
         progress: Callable[[int], object],
@@ -199,7 +194,8 @@ class _Work:
     def answered(self, rows: Rows, chunk: Sequence[Row]) -> str:
         """The lines that some rows become."""
         asked = [row for row in chunk if row.text.strip()]
-        results = self.answer([row.text for row in asked]) if asked else []
+        texts = [row.text if row.second is None else (row.text, row.second) for row in asked]
+        results = self.answer(texts) if asked else []
         if len(results) != len(asked):
             raise DataError(f"{chunk[0].where}: {len(asked)} texts got {len(results)} results; please report this")
         found = iter(results)
@@ -210,7 +206,8 @@ class _Work:
             if result is not None:
                 self.seen(row, result)
             if self.written == "txt":
-                lines.append(("" if result is None else self.form.line(row.text, result)) + row.end)
+                line = self.form.empty_line(row.text) if result is None else self.form.line(row.text, result)
+                lines.append(line + row.end)
                 continue
             empty = self.form.empty or [None] * len(self.names)
             values = (empty if result is None else self.form.values(result))[: len(self.names)]
@@ -221,17 +218,19 @@ class _Work:
         return "".join(lines)
 
 
-def _stream(work: _Work, output: Path | None) -> Done:
+def _stream(work: _Work, output: Path | None, column: str | None) -> Done:
     """Standard input, a line a text, answered as it comes; nothing to go on with later."""
     name = "standard input"
     stream = unpack(sys.stdin.buffer, name, close=False)
-    rows = read_rows(decode_lines(stream, name, keep_mark=True), name, "txt", None)
-    most = 1 if sys.stdin.isatty() else ROWS
+    rows = read_rows(decode_lines(stream, name, keep_mark=True), name, "txt", column)
+    most = 1 if sys.stdin.isatty() else work.form.rows
     records = 0
 
     def fill(file: IO[str]) -> None:
         nonlocal records
-        for chunk in _chunks(rows.rows, most):
+        if work.written != "txt":
+            _write(file, header(rows, work.names, work.written))
+        for chunk in _chunks(rows.rows, most, work.form.characters):
             _write(file, work.answered(rows, chunk))
             records += len(chunk)
 
@@ -253,10 +252,8 @@ def _write(file: IO[str], text: str) -> None:
     file.flush()
 
 
-def _to_file(
-    work: _Work, source: File, output: Path, kind: Kind, column: str | None, survey: _Survey, about: dict[str, Any]
-) -> Done:
-    check_output(output, Path(source.place) if source.place else None)
+def _to_file(work: _Work, given: Input, output: Path, survey: _Survey, about: dict[str, Any]) -> Done:
+    check_output(output, Path(given.file.place) if given.file.place else None)
     place = output.resolve()  # a link stays a link
     part = place.with_name(place.name + ".part")
     journal = part.with_name(part.name + ".json")
@@ -275,7 +272,7 @@ def _to_file(
         work.progress(before)
         if not before:  # first of all, so that a part without a journal is somebody else's
             write_atomic(journal, json.dumps({**about, "records": 0, "bytes": 0}).encode())
-        with part.open("r+b" if before or size else "wb") as file, _opened(source, kind, column) as rows:
+        with part.open("r+b" if before or size else "wb") as file, given.rows() as rows:
             file.truncate(size)
             file.seek(size)
             if not size:
@@ -283,7 +280,7 @@ def _to_file(
             for _ in range(before):
                 next(rows.rows)
             done = before
-            for chunk in _chunks(rows.rows):
+            for chunk in _chunks(rows.rows, work.form.rows, work.form.characters):
                 file.write(work.answered(rows, chunk).encode())
                 file.flush()
                 done += len(chunk)
@@ -358,16 +355,17 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
     return done, size
 
 
-def _chunks(rows: Iterator[Row], most: int = ROWS) -> Iterator[list[Row]]:
+def _chunks(rows: Iterator[Row], most: int, characters: int) -> Iterator[list[Row]]:
     """Rows that are answered together."""
     chunk: list[Row] = []
     size = 0
     for row in rows:
-        if chunk and (len(chunk) == most or size + len(row.text) > CHARACTERS):
+        length = len(row.text) + len(row.second or "")
+        if chunk and (len(chunk) == most or size + length > characters):
             yield chunk
             chunk, size = [], 0
         chunk.append(row)
-        size += len(row.text)
+        size += length
         if most == 1:
             yield chunk
             chunk, size = [], 0

@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
@@ -16,10 +17,12 @@ from typing import Any, Literal, NamedTuple
 
 from suite.data.label_columns import KNOWN
 from suite.data.packed import unpacked_suffix
-from suite.data.record_files import check_surrogates, parse_json
+from suite.data.record_files import check_surrogates, decode_lines, parse_json
 from suite.data.separated import SAMPLE, find_delimiter, split_rows, tab_fields
+from suite.data.sources import File, find
 from suite.data.tables import has_header
 from suite.errors import ConfigError, DataError
+from suite.wording import count
 
 Kind = Literal["txt", "csv", "tsv", "jsonl"]
 KINDS: dict[str, Kind] = {
@@ -44,6 +47,7 @@ class Row(NamedTuple):
         raw: the row as it stands in the file, without its end.
         end: its line end.
         cells: of a table, or the object of a JSON line.
+        second: the second text of a pair, where a column of second texts is read.
     """
 
     where: str
@@ -51,6 +55,7 @@ class Row(NamedTuple):
     raw: str
     end: str
     cells: list[str] | dict[str, Any]
+    second: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +93,7 @@ def kind_of(path: Path) -> Kind:
     raise ConfigError(f"{path}: bulk work reads and writes {', '.join(name for name in KINDS if name)}; convert it")
 
 
-def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None) -> Rows:
+def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None, second: str | None = None) -> Rows:
     """Rows of decoded lines.
 
     Args:
@@ -96,6 +101,7 @@ def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None) -
         name: of the file, for errors.
         kind: of the file.
         column: with the text: a name, or a number from 1 (None: "text" where there is such a column, else the first).
+        second: with the second text of pairs, likewise (None: there are no pairs).
 
     Raises:
         DataError: now or while reading: the file is not of its kind, or lacks the column.
@@ -105,12 +111,49 @@ def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None) -
     mark = "\ufeff" if first.startswith("\ufeff") else ""  # without it Excel does not take a .csv for UTF-8
     lines = chain([first.removeprefix(mark)] if first else [], lines)
     if kind == "txt":
-        if column is not None:
+        if column is not None or second is not None:
             raise ConfigError(f"{name}: lines of text have no columns; leave out --column")
         return Rows(kind=kind, head=mark, rows=_texts(lines, name))
     if kind == "jsonl":
-        return Rows(kind=kind, rows=_objects(lines, name, column or _TEXT))
-    return _table(lines, name, kind, column, mark)
+        return Rows(kind=kind, rows=_objects(lines, name, column or _TEXT, second))
+    return _table(lines, name, kind, (column, second), mark)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """The file that is read, and its columns.
+
+    Attributes:
+        file: where it is.
+        kind: of the file.
+        column, second: see `read_rows`.
+    """
+
+    file: File
+    kind: Kind
+    column: str | None
+    second: str | None
+
+    @contextmanager
+    def rows(self) -> Iterator[Rows]:
+        """The rows, while the file is open."""
+        name = self.file.name
+        with self.file.open() as stream:
+            yield read_rows(decode_lines(stream, name, keep_mark=True), name, self.kind, self.column, self.second)
+
+
+def one_file(source: Path) -> File:
+    """The file of this name, which may be a member of a zip file.
+
+    Raises:
+        DataError: it is not there, or is a folder, a pipe or a device.
+    """
+    files = find(source)
+    if files is None:
+        raise DataError(f"{source}: no such file")
+    if len(files) != 1 or files[0].inside:
+        raise DataError(f"{source}: a folder or several files, but bulk work reads a single file")
+    return files[0]
 
 
 def parted(line: str) -> tuple[str, str]:
@@ -125,7 +168,7 @@ def _texts(lines: Iterable[str], name: str) -> Iterator[Row]:
         yield Row(f"{name}, line {number}", raw, raw, end, [raw])
 
 
-def _objects(lines: Iterable[str], name: str, column: str) -> Iterator[Row]:
+def _objects(lines: Iterable[str], name: str, column: str, second: str | None) -> Iterator[Row]:
     for number, line in enumerate(lines, 1):
         if not line.strip():  # not a record
             continue
@@ -133,17 +176,23 @@ def _objects(lines: Iterable[str], name: str, column: str) -> Iterator[Row]:
         record = parse_json(line, name, number, finite=True)  # it is written again
         if not isinstance(record, dict):
             raise DataError(f"{where}: a JSON object is needed on each line, not {type(record).__name__}")
-        if column not in record:
-            raise DataError(f"{where}: no field {column!r}; available: {', '.join(record)[:300] or 'none'}")
-        value = record[column]
-        if value is not None and not isinstance(value, str):
-            raise DataError(f"{where}: field {column!r} holds {type(value).__name__}, not text")
+        text, other = _value(record, column, where), None if second is None else _value(record, second, where)
         check_surrogates(record, where)  # anywhere: the whole object is written again
         raw, end = parted(line)
-        yield Row(where, value or "", raw, end, record)
+        yield Row(where, text, raw, end, record, other)
 
 
-def _table(lines: Iterator[str], name: str, kind: Kind, column: str | None, mark: str) -> Rows:
+def _value(record: dict[str, Any], column: str, where: str) -> str:
+    if column not in record:
+        raise DataError(f"{where}: no field {column!r}; available: {', '.join(record)[:300] or 'none'}")
+    value = record[column]
+    if value is not None and not isinstance(value, str):
+        raise DataError(f"{where}: field {column!r} holds {type(value).__name__}, not text")
+    return value or ""
+
+
+def _table(lines: Iterator[str], name: str, kind: Kind, columns: tuple[str | None, str | None], mark: str) -> Rows:
+    column, second = columns
     delimiter, head, found = "\t", mark, _tab_rows(lines, name)
     if kind == "csv":
         sample = list(islice(lines, SAMPLE))
@@ -154,15 +203,17 @@ def _table(lines: Iterator[str], name: str, kind: Kind, column: str | None, mark
     start = list(islice(found, SAMPLE))  # tells whether the first row holds names
     if not start:
         raise DataError(f"{name}: no rows")
-    by_name = column is not None and not column.isdecimal()
+    by_name = any(wanted is not None and not wanted.isdecimal() for wanted in columns)
     end, names = "\n", None
     if by_name or has_header([cells for _, _, cells in start], KNOWN):
         _, line, cells = start.pop(0)
         raw, end = parted(line)
         head, names = head + raw, [cell.strip() for cell in cells]
     width = len(names) if names is not None else len(start[0][2])
-    place = _place(names, width, column, name)
-    rows = _checked(chain(start, found), name, width, place)
+    places = [_place(names, width, column, name)]
+    if second is not None:
+        places.append(_place(names, width, second, name))
+    rows = _checked(chain(start, found), name, width, places)
     return Rows(kind=kind, head=head, end=end, names=names, delimiter=delimiter, rows=rows)
 
 
@@ -180,17 +231,18 @@ def _place(names: Sequence[str] | None, width: int, column: str | None, name: st
     raise DataError(f"{name}, line 1: no column {column!r}; {there}")
 
 
-def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, place: int) -> Iterator[Row]:
+def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, places: Sequence[int]) -> Iterator[Row]:
     for number, line, cells in rows:
         raw, end = parted(line)
         if cells in ([], [""]):  # a blank line is a row without text
             cells = [""] * width
         if len(cells) != width:
             raise DataError(
-                f"{name}, line {number}: {len(cells)} cells, where the first row has {width}; quote a text that has "
-                "in it what parts cells"
+                f"{name}, line {number}: {count(len(cells), 'cell')}, where the first row has {width}; quote a text "
+                "that has in it what parts cells"
             )
-        yield Row(f"{name}, line {number}", cells[place], raw, end, cells)
+        text, *second = (cells[place] for place in places)
+        yield Row(f"{name}, line {number}", text, raw, end, cells, *second)
 
 
 def _tab_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, str, list[str]]]:
@@ -217,11 +269,12 @@ def _csv_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> It
 
 def header(rows: Rows, added: Sequence[str], written: Kind) -> str:
     """What stands before the first row of the output."""
-    if written in ("txt", "jsonl") or rows.names is None:
+    names = [_TEXT] if rows.kind == "txt" else rows.names
+    if written in ("txt", "jsonl") or names is None:
         return rows.head if written == rows.kind else ""
     if written == rows.kind:
         return rows.head + rows.delimiter + _join(added, written, rows.delimiter) + rows.end
-    return _join([*rows.names, *added], written, "," if written == "csv" else "\t") + "\n"
+    return _join([*names, *added], written, "," if written == "csv" else "\t") + "\n"
 
 
 def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any], written: Kind) -> str:

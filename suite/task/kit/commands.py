@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,7 +158,9 @@ def run_bulk(
     session: Session,
     settings: dict[str, Any],
     *,
+    second: str | None = None,
     seen: Callable[[Row, Any], object] = lambda row, result: None,
+    remarks: Callable[[Done], Sequence[str]] = lambda done: (),
 ) -> Done:
     """Answer every record of a file; see `suite.task.kit.bulk.process`.
 
@@ -169,7 +171,9 @@ def run_bulk(
         bulk: the files.
         session: of the command.
         settings: what else decides the results, plain JSON.
+        second: column with the second text of pairs.
         seen: called with each new row and its result.
+        remarks: what else to say at the end, such as "2 unsure".
 
     Raises:
         KeyboardInterrupt: somebody stopped it; the message says how to resume.
@@ -193,6 +197,8 @@ def run_bulk(
                 answer,
                 task.bulk_format(pipeline),
                 column=bulk.column,
+                second=second,
+                as_json=session.as_json,
                 settings=settings | {"quantize": session.quantize},
                 progress=progress,
                 seen=seen,
@@ -205,7 +211,8 @@ def run_bulk(
                 f"{count(answered, 'record')} done; give the same command again to resume"
             ) from None
     before = f", {done.before:,} of them before" if done.before else ""
-    session.notice(f"{count(done.records, 'record')}{before}: {bulk.output or 'standard output'}")
+    line = f"{count(done.records, 'record')}{before}: {bulk.output or 'standard output'}"
+    session.notice("; ".join([line, *remarks(done)]))
     return done
 
 

@@ -300,6 +300,121 @@ def test_standard_input_is_answered_line_by_line(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "b.txt").read_text() == "A\nB\n"
 
 
+# ---- pairs, other formats and what does not fit them
+
+
+def both(pairs: list[tuple[str, str]]) -> list[Shout]:
+    return [Shout(f"{first}+{second}") for first, second in pairs]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.csv", "one,two\na,b\n,c\nd,\n", "one,two,result\na,b,a+b\n,c,\nd,,d+\n"),
+        ("a.jsonl", '{"one": "a", "two": null}\n', '{"one": "a", "two": null, "result": "a+"}\n'),
+    ],
+)
+def test_pairs_have_two_columns(tmp_path: Path, name: str, content: str, expected: str) -> None:
+    source, output = tmp_path / name, tmp_path / f"b{Path(name).suffix}"
+    source.write_text(content)
+    run(source, output, answer=both, column="one", second="two")
+    assert output.read_text() == expected
+    with pytest.raises(DataError, match=r"no (column|field) 'three'"):
+        run(source, tmp_path / f"c{Path(name).suffix}", answer=both, column="one", second="three")
+    source.write_text("a,b\n" if name == "a.csv" else '{"1": "a", "2": "b"}\n')
+    run(source, tmp_path / f"d{Path(name).suffix}", answer=both, column="1", second="2")
+    assert "a+b" in (tmp_path / f"d{Path(name).suffix}").read_text()
+
+
+def test_pairs_go_on_only_with_the_same_column(tmp_path: Path) -> None:
+    source, output = tmp_path / "a.csv", tmp_path / "b.csv"
+    source.write_text("a,b,c\n" + "x,y,z\n" * 100)
+
+    calls = iter([both])  # the second call ends it
+
+    def breaks(pairs: list[tuple[str, str]]) -> list[Shout]:
+        for answer in calls:
+            return answer(pairs)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(source, output, answer=breaks, column="a", second="b")
+    with pytest.raises(DataError, match="another second"):
+        run(source, output, answer=both, column="a", second="c")
+    run(source, output, answer=both, column="a", second="b")
+    assert output.read_text() == "a,b,c,result\n" + "x,y,z,x+y\n" * 100
+
+
+def test_a_format_may_say_what_stands_for_an_empty_text(tmp_path: Path) -> None:
+    """A list of labels that is null breaks who reads the file where an empty one would not."""
+    (tmp_path / "a.txt").write_text("a\n \n")
+    form = BulkFormat(empty=([],), empty_line=lambda text: f"<{text}>", line=lambda text, result: result.text + text)
+    assert run(tmp_path / "a.txt", tmp_path / "b.txt", form=form).empty == 1
+    assert (tmp_path / "b.txt").read_text() == "Aa\n< >\n"
+    run(tmp_path / "a.txt", tmp_path / "b.jsonl", form=form)
+    assert json.loads((tmp_path / "b.jsonl").read_text().splitlines()[1])["result"] == []
+
+
+def test_a_format_may_say_how_many_rows_are_answered_together(tmp_path: Path) -> None:
+    """In chunks of 64 short texts a classifier took a quarter longer. A large file is never held as a whole."""
+    (tmp_path / "a.txt").write_text("a\n" * 250 + "b" * 40 + "\n" + "c" * 50 + "\n")
+    asked: list[int] = []
+    run(
+        tmp_path / "a.txt",
+        tmp_path / "b.txt",
+        answer=lambda texts: (asked.append(len(texts)), shout(texts))[1],
+        form=BulkFormat(rows=100, characters=100),
+    )
+    assert asked == [100, 100, 1 + 50, 1]
+
+
+def test_lines_written_as_a_table_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first text stood where a reader of .csv files looks for the names; so it did for standard input."""
+    (tmp_path / "a.txt").write_text("a, b\nc\n")
+    expected = 'text,result\n"a, b","A, B"\nc,C\n'
+    run(tmp_path / "a.txt", tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_text() == expected
+    monkeypatch.setattr("sys.stdin", (tmp_path / "a.txt").open())
+    run(Path("-"), tmp_path / "c.csv")
+    assert (tmp_path / "c.csv").read_text() == expected
+
+
+def test_standard_output_may_be_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.txt").write_text("a\n")
+    run(tmp_path / "a.txt", None, as_json=True)
+    monkeypatch.setattr("sys.stdin", (tmp_path / "a.txt").open())
+    run(Path("-"), None, as_json=True)
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [{"text": "a", "result": "A"}] * 2
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "text,n,n\na,b,c\n", "a.csv: two columns of the name 'n', of which a JSON object holds one"),
+        (
+            "a.jsonl",
+            '{"text": "a"}\n{"text": "b", "n": 1e400}\n',
+            "a.jsonl, line 2: not JSON .1e400 is not a JSON value",
+        ),
+    ],
+)
+def test_what_json_cannot_hold_is_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    """Of two columns of one name the first was lost, and infinity was written as `Infinity`, which is no JSON."""
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DataError, match=message):
+        run(tmp_path / name, tmp_path / "b.jsonl")
+
+
+@pytest.mark.parametrize("options", [{"column": "1"}, {"second": "2"}])
+def test_standard_input_has_no_columns(options: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column was taken without a word."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n")))
+    with pytest.raises(ConfigError, match="lines of text have no columns"):
+        run(Path("-"), None, **options)
+
+
 @given(
     st.lists(
         st.lists(st.text(st.characters(codec="utf-8", exclude_characters="\0")), min_size=2, max_size=2), min_size=1

@@ -6,9 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from suite.model import ModelConfig, Transformer
-from suite.model.heads import Headed
 from suite.training import Batch, Example, cross_entropy, language_modelling, loss
-from suite.training.loss import classification
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -77,13 +75,3 @@ def test_validation_computes_no_gradients(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(torch, "mm", None)
     with torch.no_grad():
         assert cross_entropy(hidden, head, torch.zeros(5, dtype=torch.long)) > 0
-
-
-def test_a_rank_without_examples_has_a_loss_of_zero_from_a_head() -> None:
-    """Its batch has no labels; the other ranks wait for its gradients."""
-    transformer = Transformer(ModelConfig(vocab_size=16, context=16, d_model=8, n_layer=1, n_head=2))
-    model = Headed(transformer, 3)
-    total, count, sums = classification()(model, Batch.collate([Example(np.arange(5), target=5)]))
-    total.backward()
-    assert total == count == sums["accuracy"] == 0
-    assert all(parameter.grad is not None for parameter in model.output.parameters())

@@ -5,16 +5,17 @@ import pytest
 import torch
 
 from suite.errors import CheckpointError, ConfigError
-from suite.tasks.classify.metrics import fit_mixture, indicators
-from suite.tasks.classify.ngrams import NGrams, grams, regress
-from suite.tasks.classify.task import ClassifyConfig
+from suite.tasks.classify.calibrate import fit_mixture
+from suite.tasks.classify.metrics import indicators
+from suite.tasks.classify.task import ClassifyOptions
+from suite.tasks.classify.word_model import WordModel, grams, regress
 
 TEXTS = ["a good film", "good, good fun", "a bad film", "bad fun?", "not good film", "not bad fun?"] * 3
 LABELS = [1, 1, 0, 0, 0, 1] * 3
 
 
-def fitted() -> NGrams:
-    found = NGrams.fit(TEXTS, indicators(np.array(LABELS), 2), multi=False)
+def fitted() -> WordModel:
+    found = WordModel.fit(TEXTS, indicators(np.array(LABELS), 2), multi=False)
     assert found is not None
     return found
 
@@ -40,16 +41,16 @@ def test_order_counts() -> None:
 def test_it_comes_back_from_its_tensors_and_names_the_one_that_is_wrong() -> None:
     one = fitted()
     tensors = one.tensors()
-    again = NGrams.from_tensors(tensors, 2, "here")
+    again = WordModel.from_tensors(tensors, 2, "here")
     assert again is not None and np.array_equal(again.logits(TEXTS), one.logits(TEXTS))
-    assert NGrams.from_tensors({"other": torch.zeros(1)}, 2, "here") is None
+    assert WordModel.from_tensors({"other": torch.zeros(1)}, 2, "here") is None
     for name in tensors:
         with pytest.raises(CheckpointError, match=f"here: tensor '{name}' is missing"):
-            NGrams.from_tensors({key: tensor for key, tensor in tensors.items() if key != name}, 2, "here")
+            WordModel.from_tensors({key: tensor for key, tensor in tensors.items() if key != name}, 2, "here")
     with pytest.raises(CheckpointError, match=r"'ngrams\.weight' is missing, or has another shape"):
-        NGrams.from_tensors(tensors, 3, "here")
+        WordModel.from_tensors(tensors, 3, "here")
     with pytest.raises(CheckpointError, match=r"'ngrams\.codes' is torch\.int64"):
-        NGrams.from_tensors(tensors | {"ngrams.codes": tensors["ngrams.codes"].long()}, 2, "here")
+        WordModel.from_tensors(tensors | {"ngrams.codes": tensors["ngrams.codes"].long()}, 2, "here")
 
 
 def test_shares_add_up_to_the_logit_and_stand_where_the_words_do() -> None:
@@ -68,7 +69,7 @@ def test_the_two_texts_of_a_pair_are_told_apart() -> None:
 
 
 def test_texts_without_common_words_give_nothing() -> None:
-    assert NGrams.fit(["a", "b", "c d"], indicators(np.array([0, 1, 1]), 2), multi=False) is None
+    assert WordModel.fit(["a", "b", "c d"], indicators(np.array([0, 1, 1]), 2), multi=False) is None
 
 
 def test_labels_that_all_or_no_rows_have_need_no_regression() -> None:
@@ -97,4 +98,4 @@ def test_a_mixture_takes_what_helps(several: bool) -> None:
 
 def test_without_calibration_there_is_nothing_to_weigh_them_by() -> None:
     with pytest.raises(ConfigError, match="set both to false"):
-        ClassifyConfig(ngrams=True, calibrate=False)
+        ClassifyOptions(ngrams=True, calibrate=False)

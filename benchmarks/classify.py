@@ -1,6 +1,6 @@
 """The classification figures of FIGURES.md: fine-tuning on published data sets, several seeds, beside a linear model.
 
-    python -m suite.tasks.classify.figures DATA --out runs/figures --only trec --only sst2
+    python -m benchmarks.classify DATA --out runs/figures --only trec --only sst2
 
 DATA is a folder with ag-news/, sst2/, trec/, banking77/ and clinc150/. Each run's figures are kept in --out and not
 made twice, so a stopped session goes on where it was. Every run trains `small.toml`, with the settings of its entry.
@@ -25,7 +25,7 @@ from suite.data.labelled import Labelled, read_labelled, stratified_split
 from suite.tasks.classify import baseline, metrics
 from suite.tasks.classify.codec import text_of
 from suite.tasks.classify.pipeline import Classifier
-from suite.tasks.classify.task import Classification, draw
+from suite.tasks.classify.task import ClassifyTask, draw
 from suite.training.fit import fit_data, kept
 from suite.training.recipe import Recipe
 
@@ -107,7 +107,7 @@ def probabilities(classifier: Classifier, records: Sequence[Labelled]) -> tuple[
     texts = [text_of(record) for record in records]
     logits = torch.stack([found for found, _ in classifier.logits(texts)])
     parts = logits, logits - classifier.word_logits(texts)
-    whole, alone = (classifier.spread(part / classifier.codec.temperature).double() for part in parts)
+    whole, alone = (classifier.to_probabilities(part / classifier.codec.temperature).double() for part in parts)
     return whole.numpy(), alone.numpy()
 
 
@@ -116,22 +116,21 @@ def run(
 ) -> dict[str, Any]:
     """Train and test; what was made before is read."""
     label = "-".join([name, *(["nothing"] if nothing else []), *([str(limit)] if limit else []), f"seed{seed}"])
-    benchmark, task = BENCHMARKS[name], Classification()
+    benchmark, task = BENCHMARKS[name], ClassifyTask()
     lines = [*benchmark.settings, *(["tune.kind=scratch"] if nothing else []), *settings, f"seed={seed}"]
     recipe = Recipe.load(task.default_recipe(), lines)
     return kept(out / f"{label}.json", recipe, partial(make, benchmark, task, recipe, data, out / label, limit))
 
 
-def make(
-    benchmark: Benchmark, task: Classification, recipe: Recipe, data: Path, out: Path, limit: int
-) -> dict[str, Any]:
+def make(benchmark: Benchmark, task: ClassifyTask, recipe: Recipe, data: Path, out: Path, limit: int) -> dict[str, Any]:
     """Train and test once."""
     train, test, outside = read(benchmark, data)
     if limit:
         train = draw(train, limit, recipe.seed)
     learn, held = stratified_split(train, 0.05 if len(train) > 2000 else 0.2, recipe.seed)
     start = time.perf_counter()
-    fitted = fit_data(recipe, task.prepare_records(recipe, learn, held), out, say=notice)
+    tables = task.tables(dataclasses.replace(recipe, data={"train": list(benchmark.train), **recipe.data}))
+    fitted = fit_data(recipe, task.prepare_records(recipe, tables, learn, held), out, say=notice)
     seconds = time.perf_counter() - start
     classifier = Classifier(load(fitted.checkpoint))
     truth = np.array([classifier.labels.index(record.labels[0]) for record in test])
@@ -158,9 +157,9 @@ def make(
     return found
 
 
-def outside_figures(spread: metrics.Floats, outside: metrics.Bools) -> dict[str, float]:
-    """Out-of-scope AUROC by the likeliest class's probability, named for the table."""
-    return {f"outside_{key}": value for key, value in metrics.out_of_scope_auroc(spread, outside).items()}
+def outside_figures(found: metrics.Floats, outside: metrics.Bools) -> dict[str, float]:
+    """Out-of-scope AUROC of probabilities, named for the table."""
+    return {f"outside_{key}": value for key, value in metrics.out_of_scope_auroc(found, outside).items()}
 
 
 @click.command()

@@ -27,7 +27,7 @@ from suite.tasks.classify.metrics import Bools, Floats
 WORD = re.compile(r"\w+|[^\w\s]")  # punctuation too: a question mark tells much
 STRENGTH = 10.0  # C of the regression; the weight beside the head is fitted on other texts
 TEXTS = 2  # that an n-gram must occur in
-PREFIX = "ngrams."  # of the names in a checkpoint
+PREFIX = "ngrams."  # of the tensors' names in a checkpoint
 
 
 class Gram(NamedTuple):
@@ -60,8 +60,8 @@ def _code(side: int, words: str) -> int:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
-class NGrams:
-    """A linear model of tf-idf (tf as 1 + log tf, rows of length 1).
+class WordModel:
+    """A linear model of the tf-idf of words and pairs of words (tf as 1 + log tf, rows of length 1).
 
     Attributes:
         codes: (K,) uint32 of the n-grams, rising.
@@ -76,7 +76,7 @@ class NGrams:
     bias: NDArray[np.float32]
 
     @classmethod
-    def fit(cls, texts: Sequence[Text], truth: Bools, *, multi: bool) -> NGrams | None:
+    def fit(cls, texts: Sequence[Text], truth: Bools, *, multi: bool) -> WordModel | None:
         """Learn from N texts and their labels (N, C); None where no n-gram occurs in two texts.
 
         Args:
@@ -100,7 +100,7 @@ class NGrams:
         return cls(codes=codes, idf=idf, weight=weight.astype(np.float32), bias=bias.astype(np.float32))
 
     @classmethod
-    def from_tensors(cls, tensors: Mapping[str, Tensor], labels: int, name: str) -> NGrams | None:
+    def from_tensors(cls, tensors: Mapping[str, Tensor], labels: int, name: str) -> WordModel | None:
         """Read what `tensors` gave; None where there is none of it.
 
         Raises:
