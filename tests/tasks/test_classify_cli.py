@@ -576,7 +576,7 @@ def test_a_missing_column_is_told_before_anything_is_written(
     """On standard output a header would already have gone to the reader."""
     source = tmp_path / "a.csv"
     source.write_text("id,body\n1,x\n")
-    assert "no column 'text'; there are id, body" in refused(capsys, "--input", str(source), "--column", "text")
+    assert "no column 'text'; available: id, body" in refused(capsys, "--input", str(source), "--column", "text")
     assert "no column 'second'" in refused(
         capsys, "--input", str(source), "--column", "body", "--pair-column", "second"
     )
