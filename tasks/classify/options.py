@@ -12,7 +12,7 @@ import click
 from suite.cli.settings import setting
 
 
-class CommaSeparated(click.ParamType[list[str]]):
+class CommaSeparated(click.ParamType):  # type: ignore[type-arg] # older versions are not generic
     """Names with commas between them."""
 
     name = "names"

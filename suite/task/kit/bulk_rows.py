@@ -238,8 +238,8 @@ def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, 
             cells = [""] * width
         if len(cells) != width:
             raise DataError(
-                f"{name}, line {number}: {count(len(cells), 'cell')}, where the first row has {width}; quote a text "
-                "that has in it what parts cells"
+                f"{name}, line {number}: {count(len(cells), 'cell')}, where the first row has {width}; quote "
+                "cells that contain the delimiter"
             )
         text, *second = (cells[place] for place in places)
         yield Row(f"{name}, line {number}", text, raw, end, cells, *second)
