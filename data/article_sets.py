@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from suite.data.articles import Article, Section
-from suite.data.mediawiki import read_dump
+from suite.data.mediawiki_dumps import read_dump
 from suite.data.paragraphs import tidy, unwrap
 from suite.data.record_files import check_surrogates, text_lines
 from suite.data.sources import File, Source, find_all

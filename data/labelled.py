@@ -8,28 +8,16 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from suite.data.label_columns import KNOWN, Columns, choose_columns, describe, listed
 from suite.data.record_files import check_surrogates
 from suite.data.sources import Source
 from suite.data.tables import Notes, Table, read_tables
 from suite.errors import DataError
 from suite.wording import count
 
-_LABEL_NAMES = (
-    *("label", "labels", "class", "category", "topic", "topics", "intent", "sentiment", "categories", "classes"),
-    *("target", "tag", "tags", "genre", "rating", "coarse_label", "label_text", "class_name"),
-)
-_TEXT_NAMES = (
-    *("text", "sentence", "content", "description", "review", "question", "body", "comment", "message", "utterance"),
-    *("query", "tweet", "phrase", "document", "article", "headline", "abstract", "summary", "title"),
-)
-_PAIR_NAMES = (
-    *(("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2")),
-    *(("text1", "text2"), ("text_a", "text_b")),
-)
 FREE_LENGTH, FREE_MARGIN = 50, 5  # see `check_classes`
-KNOWN = {*_LABEL_NAMES, *_TEXT_NAMES, *(name for both in _PAIR_NAMES for name in both)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,14 +35,6 @@ class Labelled:
     pair: str | None = None
     labels: tuple[str, ...] = ()
     where: str = ""
-
-
-class Columns(NamedTuple):
-    """The columns that were read; those of a file without names are "1", "2" and so on."""
-
-    text: tuple[str, ...] = ()
-    label: str = ""
-    pair: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,9 +92,9 @@ def read_labelled(
     chosen: dict[tuple[str, ...], Columns] = {}  # tables of like columns are read alike
     for table in read_tables(sources, notes, header=header, known=KNOWN):
         key = tuple(table.columns)
-        chosen[key] = columns = chosen.get(key) or _choose_columns(table, wanted)
+        chosen[key] = columns = chosen.get(key) or choose_columns(table, wanted)
         if columns != wanted and table.columns != ["text", "label"]:
-            notes.add(table.name, f"{_told(columns)} of {_listed(table.columns)}")
+            notes.add(table.name, f"{describe(columns)} of {listed(table.columns)}")
         records += _read_rows(table, columns, separator, notes)
     if not records:
         where = ", ".join(map(str, [sources] if isinstance(sources, str | Path) else sources))
@@ -123,79 +103,6 @@ def read_labelled(
         records = _rename(records, names, notes)
     available, columns = next(iter(chosen.items()))
     return LabelledData(records=records, notes=notes.lines(), columns=columns, available=available)
-
-
-# ---- columns
-
-
-def _choose_columns(table: Table, wanted: Columns) -> Columns:
-    text = tuple(_find(table, column) for column in wanted.text)
-    label, pair = wanted.label and _find(table, wanted.label), wanted.pair and _find(table, wanted.pair)
-    free = [column for column in table.columns if column not in (*text, label, pair)]
-    if not label:
-        label = _known(free, _LABEL_NAMES) if table.has_names else _fewest_values(table, free)
-        free = [column for column in free if column != label]
-    if not text and not pair:
-        text, pair = _known_pair(free)
-    if not text:
-        found = _known(free, _TEXT_NAMES) if table.has_names else _longest(table, free)
-        text = (found,) if found else ()
-    free = [column for column in free if column not in (*text, pair)]
-    if len(free) == 1 and not text:
-        text = (free[0],)
-    elif len(free) == 1 and not label:
-        label = free[0]
-    if not text or not label:
-        missing = "label" if text else "text"
-        raise DataError(f"{table.name}: which column is the {missing}? Name one of {_listed(table.columns)}")
-    return Columns(text, label, pair)
-
-
-def _find(table: Table, column: str) -> str:
-    if column in table.columns:
-        return column
-    if column.isdecimal() and 1 <= int(column) <= len(table.columns):
-        return table.columns[int(column) - 1]
-    raise DataError(f"{table.name}: no column {column!r}; available: {_listed(table.columns)}")
-
-
-def _known(free: Sequence[str], names: Sequence[str]) -> str:
-    by_name = {column.lower(): column for column in reversed(free)}
-    return next((by_name[name] for name in names if name in by_name), "")
-
-
-def _known_pair(free: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    by_name = {column.lower(): column for column in reversed(free)}
-    for first, second in _PAIR_NAMES:
-        if first in by_name and second in by_name:
-            return (by_name[first],), by_name[second]
-    return (), ""
-
-
-def _fewest_values(table: Table, free: Sequence[str]) -> str:
-    """Guess the label's column: the one of the fewest values, but of three or more columns none of a single value."""
-    cells = {column: [str(row.get(column, "")) for _, row in table.rows] for column in free}
-
-    def rank(column: str) -> tuple[bool, int, int]:
-        values = len({*cells[column]})
-        return values == 1 and len(free) > 2, values, sum(map(len, cells[column]))
-
-    return min(free, key=rank, default="")
-
-
-def _longest(table: Table, free: Sequence[str]) -> str:
-    length = {column: sum(len(str(row.get(column, ""))) for _, row in table.rows) for column in free}
-    return max(free, key=length.__getitem__, default="")
-
-
-def _told(columns: Columns) -> str:
-    parts = [f"text from column {' and '.join(map(repr, columns.text))}"]
-    parts += [f"{kind} from {name!r}" for kind, name in (("pair", columns.pair), ("label", columns.label)) if name]
-    return ", ".join(parts)
-
-
-def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(textwrap.shorten(column, 40) for column in columns[:30]) or "none"
 
 
 # ---- cells
@@ -227,7 +134,7 @@ def _read_rows(table: Table, columns: Columns, separator: str, notes: Notes) -> 
 
 def _text(row: Mapping[str, Any], column: str, where: str) -> str:
     if column not in row:
-        raise DataError(f"{where}: no column {column!r}; available: {_listed(list(row))}")
+        raise DataError(f"{where}: no column {column!r}; available: {listed(list(row))}")
     text = "" if row[column] is None else row[column]
     if not isinstance(text, str):
         raise DataError(f"{where}: column {column!r} contains {type(text).__name__}, not text")

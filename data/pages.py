@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Literal
 
 from suite.data.articles import Article, told
-from suite.data.mediawiki import read_dump, read_wikitext, redirect_target
+from suite.data.mediawiki import read_wikitext, redirect_target
+from suite.data.mediawiki_dumps import read_dump
 from suite.data.packed import open_packed, unpacked_suffix
 from suite.data.paragraphs import tidy, unwrap
 from suite.data.record_files import check_surrogates, decode

@@ -65,7 +65,8 @@ def read_records(file: File, *, key: str = "", note: Callable[[str], object] = l
         case ".json":
             return _read_json(file, key)
         case ".jsonl" | ".ndjson":
-            return (Record(f"{file.name}, line {number}", number, value) for number, value in json_lines(file))
+            values = parse_json_lines(text_lines(file), file.name)
+            return (Record(f"{file.name}, line {number}", number, value) for number, value in values)
         case ".parquet":
             return open_parquet(file).rows()
     raise DataError(f"{file.name}: not a file of records; those end in .csv .tsv .tab .jsonl .ndjson .json .parquet")
@@ -80,11 +81,11 @@ def read_text(file: File | Path) -> str:
     return decode(file.read(), file.name).removeprefix("\ufeff")
 
 
-def text_lines(file: File | Path, *, keep_mark: bool = False) -> Iterator[str]:
+def text_lines(file: File | Path) -> Iterator[str]:
     """Read the lines of a file with their ends; see `decode_lines`."""
     file = File.of(file) if isinstance(file, Path) else file
     with file.open() as stream:
-        yield from decode_lines(stream, file.name, keep_mark=keep_mark)
+        yield from decode_lines(stream, file.name)
 
 
 def decode(content: bytes, name: str) -> str:
@@ -152,14 +153,8 @@ def check_surrogates(value: Any, where: str) -> None:
 # ---- JSON
 
 
-def json_lines(file: File | Path) -> Iterator[tuple[int, Any]]:
-    """Give each line's number and JSON value; empty lines are passed over."""
-    file = File.of(file) if isinstance(file, Path) else file
-    return parse_json_lines(text_lines(file), file.name)
-
-
 def parse_json_lines(lines: Iterable[str], name: str) -> Iterator[tuple[int, Any]]:
-    """Do the same for lines that are read already."""
+    """Yield each line's number and JSON value; blank lines are passed over."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield number, parse_json(line, name, number)

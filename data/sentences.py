@@ -13,95 +13,14 @@ import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from suite.data.sentence_rules import FRENCH, Language, language_rules
+
 
 class Span(NamedTuple):
     """Characters `start` to `end` (exclusive) of a text."""
 
     start: int
     end: int
-
-
-# ---- what the rules know of a language
-
-
-class _Language(NamedTuple):
-    """Words that decide whether a full stop ends a sentence.
-
-    Args:
-        hard: abbreviations after which a sentence never ends.
-        soft: abbreviations after which it ends only before one of the `starters`.
-        before_numbers: words that are abbreviations only where a digit follows.
-        starters: words that begin sentences often, and follow abbreviations rarely.
-        ordinals: whether a number with a full stop is an ordinal ("3. Mai"), which then counts as soft.
-        conjunctions: words before which a sentence that is too long may be cut.
-    """
-
-    hard: re.Pattern[str]
-    soft: re.Pattern[str]
-    before_numbers: re.Pattern[str]
-    starters: frozenset[str]
-    ordinals: bool
-    conjunctions: re.Pattern[str]
-
-
-def _ends_with(words: str) -> re.Pattern[str]:
-    """Matches text that ends in one of the words; within "z.B" there may be spaces, and * is any letters."""
-    parts = (re.escape(word).replace(r"\.", r"\.[ \u00a0\u202f]?").replace(r"\*", r"\w*") for word in words.split())
-    return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})$", re.IGNORECASE)
-
-
-def _language(
-    *, hard: str, soft: str, before_numbers: str, starters: str, conjunctions: str, ordinals: bool = False
-) -> _Language:
-    return _Language(
-        hard=_ends_with(hard),
-        soft=_ends_with(soft),
-        before_numbers=_ends_with(before_numbers),
-        starters=frozenset(starters.split()),
-        ordinals=ordinals,
-        conjunctions=re.compile(rf"\s(?=(?:{'|'.join(conjunctions.split())})\s)"),
-    )
-
-
-_ENGLISH = _language(
-    hard="mr mrs ms dr prof rev hon gen col maj capt lt sgt cpl cmdr adm gov sen rep messrs mme mlle e.g i.e eg ie cf "
-    "viz vs approx",
-    soft="st mt jr sr inc ltd co corp bros dept est etc al ed eds vol ch fig figs eq pp ave blvd rd jan feb apr jun "
-    "jul aug sep sept oct nov dec ph.d",
-    before_numbers="no nos art sec mar",
-    starters="The A An This That These Those It He She They We I You There Here His Her Their Our My Your Its In On At "
-    "By For From To With After Before When While If As Since Although But And Or So Then Now Not No Yes What Who Why "
-    "How Where Which All Some Many Most One Everyone Nobody However Today Later",
-    conjunctions="and or but because although though while when whereas which who that if so then until unless",
-)
-_GERMAN = _language(
-    hard="dr prof hr hrn fr frl st hl z.b d.h i.d.r m.e u.u z.t z.zt o.g s.o s.u v.a bzw vgl ca sog ggf evtl inkl exkl "
-    "bspw nr abb bd kap fa tel geb gest verh dipl ing med phil jur rer nat bes allg insb einschl",
-    soft="usw etc u.a u.s.w o.ä u.ä u.v.m *str co jh mio mrd ff f s aufl hrsg abs mag jan feb apr jun jul aug sep sept "
-    "okt nov dez n.chr v.chr",
-    before_numbers="art z seite no",
-    starters="Der Die Das Den Dem Des Ein Eine Einen Einem Einer Er Sie Es Ich Wir Ihr Du Man Dies Diese Dieser Dieses "
-    "Da Dann Dort Hier Heute Gestern Nun Jetzt Danach Dabei Deshalb Daher Doch Aber Und Oder Auch Als Wenn Weil Wie "
-    "Was Wer Wo Warum In Im Am An Auf Bei Mit Nach Von Vor Zu Zum Zur Für Durch Seit Trotz Während Kein Keine Nein Ja "
-    "Nicht Nur So Alle Viele Mein Meine Sein Seine Ihre Unser Unsere Bis Später Damals Prima Gut",
-    conjunctions="und oder aber denn weil dass daß obwohl während wenn sondern damit sodass bevor nachdem",
-    ordinals=True,
-)
-_FRENCH = _language(
-    hard="m mm mme mmes mlle mlles dr pr me mgr st ste p.ex c.-à-d cf vs env av boul bd tél n°",
-    soft="etc apr j.-c fig vol chap pp éd suiv janv févr avr juil sept oct nov déc",
-    before_numbers="no art p s",
-    starters="Le La Les L' Un Une Des Il Elle Ils Elles On Je J' Tu Nous Vous Ce C' Cet Cette Ces Ça Cela Et Mais Ou "
-    "Où Donc Or Car Ni Dans En Au Aux À Pour Par Sur Avec Sans Sous Quand Comme Si Que Qu' Qui Quel Quelle Mon Ma Mes "
-    "Son Sa Ses Notre Nos Votre Vos Leur Leurs Ne N' Puis Alors Ensuite Depuis Après Avant Voilà Voici Merci Oui Non "
-    "Rien Tout Toute Tous D' S' Aujourd'",
-    conjunctions="et ou mais car donc parce puisque quand lorsque comme si que qui dont où tandis",
-)
-_LANGUAGES = {"en": _ENGLISH, "de": _GERMAN, "fr": _FRENCH}
-
-
-def _rules(language: str) -> _Language:
-    return _LANGUAGES.get(re.split("[-_]", language)[0].lower(), _ENGLISH)
 
 
 # ---- lines
@@ -161,7 +80,7 @@ def _lines(text: str, language: str) -> Iterator[_Line]:
         assert quote is not None
         start = quote.end()
         while (marker := _MARKER.match(text, start, end)) is not None:
-            ordinal = marker[0][0].isdigit() and _rules(language).ordinals
+            ordinal = marker[0][0].isdigit() and language_rules(language).ordinals
             if ordinal and _ORDINAL_NOUN.match(text, marker.end(), end):
                 break
             start = marker.end()
@@ -269,9 +188,9 @@ def _cells(text: str, piece: Span) -> Iterator[Span]:
 
 def _borders(text: str, piece: Span, language: str, caseless: bool) -> Iterator[int]:
     """Where sentences end within a piece of text, but for its own end."""
-    rules = _rules(language)
+    rules = language_rules(language)
     start = piece.start
-    for match in (_FRENCH_END if rules is _FRENCH else _END).finditer(text, piece.start, piece.end):
+    for match in (_FRENCH_END if rules is FRENCH else _END).finditer(text, piece.start, piece.end):
         before, next_ = match.start(), _NEXT.match(text, match.end(), piece.end)
         assert next_ is not None
         following = text[next_.end() : next_.end() + 1] if next_.end() < piece.end else ""
@@ -288,7 +207,7 @@ def _borders(text: str, piece: Span, language: str, caseless: bool) -> Iterator[
         yield start
 
 
-def _starter(text: str, position: int, rules: _Language) -> bool:
+def _starter(text: str, position: int, rules: Language) -> bool:
     """Whether the word there begins sentences often; with a full stop of its own it is an initial."""
     match = _WORD.match(text, position)
     if match is None or text[match.end() : match.end() + 1] == ".":
@@ -357,9 +276,9 @@ def clause_spans(text: str, span: Span, fits: Callable[[str], bool], language: s
             parts.append(Span(start, end))
             break
         size = reach - start
-        cut = _cut(text, start, reach, end, _rules(language))
+        cut = _cut(text, start, reach, end, language_rules(language))
         while not fits(text[start:cut]) and cut > start + 1:  # fewer characters may be more tokens
-            cut = _cut(text, start, cut - 1, end, _rules(language))
+            cut = _cut(text, start, cut - 1, end, language_rules(language))
         part = _without_spaces(text, start, cut)
         if part.end > part.start:
             parts.append(part)
@@ -381,7 +300,7 @@ def _reach(text: str, start: int, end: int, size: int, fits: Callable[[str], boo
     return max(low, start + 1)
 
 
-def _cut(text: str, start: int, reach: int, end: int, rules: _Language) -> int:
+def _cut(text: str, start: int, reach: int, end: int, rules: Language) -> int:
     """The best place to cut, after `start` and not past `reach`."""
     parts = -(-(end - start) // (reach - start))
     ideal = (end - start) / parts

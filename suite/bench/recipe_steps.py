@@ -96,7 +96,7 @@ def recipes(
 def _recipe_speeds(name: str, folder: Path, options: RecipeOptions) -> list[RecipeSpeed]:
     """The speeds of one recipe, one for each type of Muon's iteration."""
     path, trainer = _trainer(name, folder, options.precision)
-    iterations = [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, Muon)]
+    iterations = [optimizer for optimizer in trainer.stepper.optimizers if isinstance(optimizer, Muon)]
     usual = str(iterations[0].dtype).removeprefix("torch.") if iterations else ""
     types = list(options.muon) if iterations and options.muon else [usual]
     best: dict[str, _Step] = {}
@@ -105,7 +105,7 @@ def _recipe_speeds(name: str, folder: Path, options: RecipeOptions) -> list[Reci
     for turn in range(options.steps + 1):
         if counted and time.perf_counter() - began > options.limit:
             break
-        batches = trainer.load_step(turn)
+        batches = trainer.stepper.load(turn)
         for kind in types if turn else types[:1]:
             for optimizer in iterations:
                 optimizer.dtype = getattr(torch, kind)
@@ -122,7 +122,7 @@ def _recipe_speeds(name: str, folder: Path, options: RecipeOptions) -> list[Reci
     return [
         RecipeSpeed(
             recipe=f"{name}/{path.name}",
-            precision="bfloat16" if trainer.bfloat16 else "float32",
+            precision="bfloat16" if trainer.stepper.bfloat16 else "float32",
             muon=kind,
             tokens_per_second=step.speed,
             seconds=step.seconds,
@@ -145,7 +145,7 @@ def _trainer(name: str, folder: Path, precision: str) -> tuple[Path, Trainer]:
     loss = data.loss or language_modelling(recipe.loss.smoothing, recipe.loss.source_weight)
     directory, place = RunDirectory(folder / name), torch.device("cpu")
     trainer = Trainer(model, data.train, recipe, directory, [], loss, place, show=False)
-    trainer.model.train()
+    trainer.stepper.model.train()
     return path, trainer
 
 

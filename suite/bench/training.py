@@ -88,7 +88,7 @@ def _our_step(
     """A function that takes one step of our training loop on `rows` (B, T + 1)."""
     examples = [Example(row) for row in rows]
     trainer = Trainer(model, FiniteSource(examples), recipe, RunDirectory(folder), [], language_modelling(), place)
-    trainer.model.train()
+    trainer.stepper.model.train()
 
     def step() -> None:
         trainer.take_step([Batch.collate(examples)])

@@ -86,8 +86,8 @@ def read_tables(task: Task[Any, Any, Any], recipe: Recipe) -> Tables:
         for key in values:
             if key not in names[table]:
                 near = _nearest(table, key, names)
-                hint = f"; did you mean {near}?" if near else ""
-                raise ConfigError(f"the task {task.name!r} reads no {table}.{key}{hint}")
+                hint = f"did you mean {near}?" if near else f"available: {', '.join(names[table]) or 'none'}"
+                raise ConfigError(f"the task {task.name!r} reads no {table}.{key}; {hint}")
     for key in ("smoothing", "source_weight"):
         if key not in task.loss_keys and getattr(recipe.loss, key):
             raise ConfigError(f"the task {task.name!r} reads no loss.{key}; leave it out")

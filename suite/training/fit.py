@@ -34,7 +34,8 @@ from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.model.lora import add_lora, additions
 from suite.task import TrainingData, find_task
-from suite.training.loop import Kept, TrainResult, train
+from suite.training.keeping import Kept
+from suite.training.loop import TrainResult, train
 from suite.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -43,11 +44,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Fitted:
-    """A finished, or for now stopped, run.
+    """How a run ended, and where its checkpoint is.
 
     Attributes:
         result: how the training loop ended.
-        checkpoint: directory that `suite.load` reads; it stands there from the first saved state on.
+        checkpoint: directory that `suite.load` reads; it exists from the first saved state on.
         parameters: of the model, tied weights counted once.
     """
 
@@ -71,18 +72,18 @@ def fit(
     cache: Path | str | None = None,
     say: Callable[[str], object] | None = None,
 ) -> Fitted:
-    """Train what a recipe describes, or go on with it if `out` holds a run that was stopped.
+    """Train what a recipe describes, or resume it if `out` contains a run that was stopped.
 
     Args:
         recipe: of the run.
         out: directory of the run; the checkpoint is its folder `checkpoint`.
         device: "auto", or a device's name.
         cache: for tokenised data (None: `cache_directory()`).
-        say: takes lines on the data and the model, for a person; how training goes then stands on standard error (None:
-            nothing is said).
+        say: called with lines on the data and the model, for a person; the progress of training is then written to
+            standard error (None: nothing is written).
 
     Returns:
-        where the checkpoint is, and how good.
+        How the run ended, and where its checkpoint is.
 
     Raises:
         SuiteError: the data or the recipe does not fit, the loss is no longer a number, or the disk is full.
@@ -105,57 +106,17 @@ def fit_data(
     device: str = "auto",
     say: Callable[[str], object] | None = None,
 ) -> Fitted:
-    """What `fit` does once a task has prepared its data; arguments and errors are those of `fit`."""
-    out = Path(out)
+    """Train on data that a task has prepared; the other arguments, the result and the errors are those of `fit`."""
     tell = say or (lambda line: None)
     for note in data.notes:
         tell(note)
     model, transformer, base = start(recipe, data)
     if base is not None and base.unfinished is not None:
         tell(f"base model {recipe.base!r} is unfinished: {base.unfinished}")
-    parameters = sum(parameter.numel() for parameter in model.parameters())
+    writer = _CheckpointWriter(Path(out) / "checkpoint", recipe, data, model, transformer, base)
     learning = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-    tell(f"model: {parameters:,} parameters" + (f", {learning:,} of them trained" if learning < parameters else ""))
-    checkpoint = out / "checkpoint"
-
-    @functools.cache
-    def added() -> Base | None:
-        """What the checkpoint says of the base that it leaves out."""
-        if base is None or not recipe.tune.keeps_base:
-            return None
-        rank = recipe.tune.rank if recipe.tune.kind == "lora" else 0
-        weights_of_base = fingerprint(base.config, base.state_dict)
-        return Base(name=recipe.base, fingerprint=weights_of_base, rank=rank, alpha=recipe.tune.alpha)
-
-    def write(found: dict[str, Any], status: Kept | TrainResult, unfinished: Unfinished | None, first: bool) -> None:
-        """Write the checkpoint of the model as it is now, with what the task found on it."""
-        tensors = {name: found.pop(name) for name, value in list(found.items()) if isinstance(value, Tensor)}
-        save_checkpoint(
-            checkpoint,
-            transformer.config,
-            additions(transformer) if added() else transformer.state_dict(),
-            data.tokenizer if first and not added() else None,
-            task=recipe.task,
-            head=model.output.state_dict() if isinstance(model, Headed) else None,
-            base=added(),
-            storage=recipe.run.storage,
-            extra=dict(data.extra) | found,
-            tensors=tensors,
-            card=_card(recipe, data, status, parameters, unfinished is not None),
-            unfinished=unfinished,
-        )
-
-    written = False
-
-    def keep(status: Kept) -> None:
-        nonlocal written
-        unfinished = Unfinished(step=status.step, steps=status.steps)
-        if status.new:
-            write(dict(data.unfinished), status, unfinished, not written)
-            written = True
-        else:
-            mark_unfinished(checkpoint, unfinished)
-
+    trained = f", {learning:,} of them trained" if learning < writer.parameters else ""
+    tell(f"model: {writer.parameters:,} parameters{trained}")
     result = train(
         model,
         data.train,
@@ -166,17 +127,83 @@ def fit_data(
         device=device,
         show=say is not None,
         data=data_digest(data),
-        keep=keep,
+        keep=writer.keep,
     )
     if int(os.environ.get("RANK", 0)) == 0:
-        found = dict(data.finish(model.eval()) if data.finish else {})
-        unfinished = None if result.finished else Unfinished(step=result.step, steps=result.steps)
-        write(found, result, unfinished, not written)
-    return Fitted(result=result, checkpoint=checkpoint, parameters=parameters)
+        writer.finish(result)
+    return Fitted(result=result, checkpoint=writer.directory, parameters=writer.parameters)
+
+
+class _CheckpointWriter:
+    """Writes the checkpoint of a run, at each saved state and at its end.
+
+    Args:
+        directory: of the checkpoint.
+        recipe, data: of the run.
+        model, transformer, base: as `start` returns them.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        recipe: Recipe,
+        data: TrainingData,
+        model: nn.Module,
+        transformer: Transformer,
+        base: Checkpoint | None,
+    ) -> None:
+        self.directory, self.recipe, self.data = directory, recipe, data
+        self.model, self.transformer = model, transformer
+        self.parameters = sum(parameter.numel() for parameter in model.parameters())
+        self._base = base
+        self._written = False
+
+    def keep(self, status: Kept) -> None:
+        """Write the checkpoint of the model as it is now, unfinished; if the weights are not new, only say its step."""
+        unfinished = Unfinished(step=status.step, steps=status.steps)
+        if status.new:
+            self._write(dict(self.data.unfinished), status, unfinished)
+            self._written = True
+        else:
+            mark_unfinished(self.directory, unfinished)
+
+    def finish(self, result: TrainResult) -> None:
+        """Write the checkpoint of the trained model, with what the task measures on it."""
+        measured = dict(self.data.finish(self.model.eval()) if self.data.finish else {})
+        self._write(measured, result, None if result.finished else Unfinished(step=result.step, steps=result.steps))
+
+    def _write(self, settings: dict[str, Any], status: Kept | TrainResult, unfinished: Unfinished | None) -> None:
+        """Write the checkpoint, with the task's settings of it; those that are tensors become tensors of its file."""
+        tensors = {name: settings.pop(name) for name, value in list(settings.items()) if isinstance(value, Tensor)}
+        left_out = self._left_out
+        save_checkpoint(
+            self.directory,
+            self.transformer.config,
+            additions(self.transformer) if left_out else self.transformer.state_dict(),
+            None if self._written or left_out else self.data.tokenizer,
+            task=self.recipe.task,
+            head=self.model.output.state_dict() if isinstance(self.model, Headed) else None,
+            base=left_out,
+            storage=self.recipe.run.storage,
+            extra=dict(self.data.extra) | settings,
+            tensors=tensors,
+            card=_card(self.recipe, self.data, status, self.parameters, unfinished is not None),
+            unfinished=unfinished,
+        )
+
+    @functools.cached_property
+    def _left_out(self) -> Base | None:
+        """The base whose weights the checkpoint leaves out, or None if it has all weights."""
+        base, tune = self._base, self.recipe.tune
+        if base is None or not tune.keeps_base:
+            return None
+        rank = tune.rank if tune.kind == "lora" else 0
+        weights = fingerprint(base.config, base.state_dict)
+        return Base(name=self.recipe.base, fingerprint=weights, rank=rank, alpha=tune.alpha)
 
 
 def start(recipe: Recipe, data: TrainingData) -> tuple[nn.Module, Transformer, Checkpoint | None]:
-    """What learns at step 0: the model with its head, the transformer in it, and the base that it starts from.
+    """The model at step 0 with its head, the transformer in it, and the base that it starts from.
 
     Raises:
         ConfigError: see `build` and `check_vocabulary`.

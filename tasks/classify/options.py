@@ -12,7 +12,7 @@ import click
 from suite.cli.settings import setting
 
 
-class CommaSeparated(click.ParamType):
+class CommaSeparated(click.ParamType[list[str]]):
     """Names with commas between them."""
 
     name = "names"

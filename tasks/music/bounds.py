@@ -1,4 +1,4 @@
-"""How dense music is, how many keys sound in it and how long: measured on training pieces, held to by the grammar.
+"""Bounds on density, sounding keys and lengths of notes: measured on training pieces, kept by the grammar.
 
 A small model drifts: it forgets keys that it holds, and strikes others. What it plays stays within what its training
 pieces do. Each bound is a pair of quantiles: up to the first a model is free; from there to the second it plays ever
@@ -31,7 +31,7 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What music does not exceed, but for one moment in a hundred.
+    """Bounds that music exceeds in one moment of a hundred.
 
     The defaults, for checkpoints that keep no bounds, are those of the embedded model: classical piano pieces and piano
     arrangements of pop songs.
@@ -48,7 +48,7 @@ class Bounds:
 
     @classmethod
     def of(cls, performances: Sequence[Performance]) -> Bounds | None:
-        """The bounds of some music; None where it has no notes."""
+        """The bounds of these performances; None where they have no notes."""
         kept = [one for one in performances if len(one)]
         if not kept:
             return None
@@ -95,7 +95,7 @@ class Bounds:
         return cls(strokes=strokes, voices=(free, most), lengths=lengths)
 
     def to_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps, for `from_dict`."""
+        """Plain values for a checkpoint; `from_dict` reads them."""
         return {
             "strokes": [list(pair) for pair in self.strokes],
             "voices": list(self.voices),
@@ -103,7 +103,7 @@ class Bounds:
         }
 
     def raised(self, given: Bounds | None) -> Bounds:
-        """Bounds that forbid nothing that some given music does."""
+        """These bounds, as far raised as the `given` music's own, so that they forbid nothing it does."""
         if given is None:
             return self
         return Bounds(
@@ -113,7 +113,7 @@ class Bounds:
         )
 
     def denser(self, factor: float) -> Bounds:
-        """Bounds of music with so many times as many notes at once; never stricter than these."""
+        """Bounds of music with `factor` times as many notes at once; never stricter than these."""
         factor = max(1.0, factor)
         return Bounds(
             strokes=tuple((free * factor, most * factor) for free, most in self.strokes),
@@ -122,13 +122,13 @@ class Bounds:
         )
 
     def due(self, chance: float) -> int:
-        """Steps after which a note's end is due, by a number in [0, 1): long notes as often as in training music."""
+        """Steps after which a note's end is due, for `chance` in [0, 1): long notes as often as in training music."""
         place = TAIL[0] + chance * (TAIL[-1] - TAIL[0])
         return max(1, round(float(np.interp(place, TAIL, self.lengths)) * STEP_RATE))
 
 
 def thinned(count: float, bound: Pair) -> float:
-    """The factor of the odds of one more stroke: 1 below the first bound, 0 from the second on.
+    """Factor of the odds of one more stroke: 1 below the first bound, 0 from the second on.
 
     Args:
         count: of what is bounded, now.

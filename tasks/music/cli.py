@@ -51,7 +51,7 @@ def run(sources: SourceOptions, play: PlayOptions, draws: TakeOptions, output: O
     seed = secrets.randbelow(2**31) if draws.seed is None else draws.seed
     started = time.perf_counter()
     with bar(play, given.get("melody"), gap, session) as progress:
-        calls = {"seed": seed, "progress": progress.update}
+        calls: dict[str, Any] = {"seed": seed, "progress": progress.update}
         if gap is None:
             results = player.takes(draws.takes, **asdict(play), **given, **calls)
         else:
@@ -95,7 +95,7 @@ def save(result: Performance, path: Path, soundfont: str | None, session: Sessio
     return str(path)
 
 
-def read_given(sources: SourceOptions, session: Session) -> dict[str, Performance]:
+def read_given(sources: SourceOptions, session: Session) -> dict[str, Any]:
     """Primer, ending and melody, as far as there are files of them."""
     given = {
         name: read(path, session).performance

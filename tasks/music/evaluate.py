@@ -35,7 +35,7 @@ Progress = Callable[[int], object]
 
 @dataclass(frozen=True, kw_only=True)
 class EvalMusic:
-    """What a model is evaluated on.
+    """The recordings of one evaluation.
 
     Attributes:
         music: held-out recordings, or all.
@@ -153,7 +153,7 @@ def choose_music(data: Sequence[str], options: MusicEvalOptions, format: Format,
 def _played(
     model: Model, chosen: EvalMusic, lessons: Sequence[NDArray[np.int64]], options: MusicEvalOptions
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]] | None]:
-    """What samples are like, and takes of every kind; None for those not asked for."""
+    """What `compare` and `textures` return; None for what the options do not ask for."""
     seconds, seed = options.seconds, options.seed
     samples = textured = None
     if options.samples:

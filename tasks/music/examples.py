@@ -1,4 +1,4 @@
-"""Training examples out of recordings: windows at random places, moved in pitch and time, in each of the formats.
+"""Training examples from recordings: random windows, transposed and stretched, in each of the formats.
 
 An example is a pure function of its index, so nothing has to be kept to resume a run.
 """
@@ -22,7 +22,7 @@ CHORD_SECONDS = 0.03  # seconds in which notes count as struck at once, where a 
 
 
 class Windows:
-    """Windows of `context` tokens without end.
+    """Endless windows of `context` tokens.
 
     Args:
         recordings: to take them from, each as often as it is long.
@@ -88,7 +88,7 @@ class Windows:
         return Example(np.array(tokens[: self.context + 1]))
 
     def _moved(self, window: Performance, random: np.random.Generator) -> Performance:
-        """Transposed and stretched by chance."""
+        """The window, transposed and stretched at random."""
         low, high = int(window.pitch.min()), int(window.pitch.max())
         down = max(-self.transpose, min(0, LOWEST_KEY - low))
         up = min(self.transpose, max(0, HIGHEST_KEY - high))
@@ -96,7 +96,7 @@ class Windows:
         return moved.stretched(float(1 + random.uniform(-self.stretch, self.stretch)))
 
     def _accompaniment(self, window: Performance, melody: NDArray[np.bool_]) -> Example | None:
-        """As much of the window as fits with its melody; None where a note lasts longer than the context."""
+        """An example of a melody and its accompaniment, cut to the context; None where no cut fits."""
         count = len(window)
         while count:
             end = float(window.start[count]) if count < len(window) else window.duration + 1
@@ -109,7 +109,7 @@ class Windows:
         return None
 
     def _fill(self, window: Performance, random: np.random.Generator) -> Example | None:
-        """A gap somewhere in as much of the window as fits; None where a note lasts longer than the context."""
+        """An example with a gap at a random place, cut to the context; None where no cut fits."""
         begins = random.uniform(0.1, 0.6)
         shares = (begins, begins + random.uniform(0.1, 0.3))
         window = self.format.performance(self.format.events(window))  # on the grid of steps
@@ -128,7 +128,7 @@ class Windows:
 
 
 def part(performance: Performance, notes: slice | NDArray[np.bool_]) -> Performance:
-    """Some of the notes (and the pedal while they sound), the first at 0 seconds where it is a slice."""
+    """The performance of the chosen notes, with the pedal; a slice is moved so that its first note starts at 0 s."""
     pitch, velocity = performance.pitch[notes], performance.velocity[notes]
     start, end = performance.start[notes], performance.end[notes]
     if isinstance(notes, slice) and len(start):
@@ -139,14 +139,14 @@ def part(performance: Performance, notes: slice | NDArray[np.bool_]) -> Performa
 
 
 def cut(performance: Performance, end: float) -> Performance:
-    """No note, and no pedal, longer than to `end` seconds; all notes start before."""
+    """The performance cut off at `end` seconds; all its notes must start before."""
     ends = np.minimum(performance.end, end)
     pedal = tuple(change for change in performance.pedal if change.time < end)
     return Performance(performance.pitch, performance.velocity, performance.start, ends, pedal)
 
 
 def divide(performance: Performance, first: float, second: float) -> tuple[Performance, Performance, Performance]:
-    """What starts before `first`, from there to `second`, and after; notes are cut off where their part ends.
+    """Three parts: notes that start before `first`, from there to `second`, and after, each cut off at its part's end.
 
     The last part counts its time from its first note, which is at `second`.
     """
@@ -158,7 +158,7 @@ def divide(performance: Performance, first: float, second: float) -> tuple[Perfo
 
 
 def skyline(performance: Performance) -> NDArray[np.bool_]:
-    """(N,) which notes are the highest of all that sound when they are struck.
+    """(N,) bool: True for notes that are the highest of all sounding when they are struck.
 
     Source: Uitdenbogerd and Zobel 1998, "Manipulation of Music for Melody Matching".
     """
@@ -176,10 +176,10 @@ def skyline(performance: Performance) -> NDArray[np.bool_]:
 def validation_windows(
     recordings: Sequence[Recording], format: Format, context: int, tokens: int
 ) -> tuple[list[Example], int]:
-    """Whole recordings cut into windows, or so many of these, evenly spread, as have `tokens` tokens.
+    """Whole recordings cut into windows, of which about `tokens` tokens are kept, evenly spread (0: all).
 
     Returns:
-        the windows, and the tokens of all.
+        the windows kept, and the number of tokens in all windows.
     """
     windows = [window for recording in recordings for window in windows_of(recording.performance, format, context)]
     total = sum(len(window) - 1 for window in windows)
@@ -188,7 +188,7 @@ def validation_windows(
 
 
 def windows_of(performance: Performance, format: Format, context: int) -> Iterator[NDArray[np.int64]]:
-    """A whole piece, `<bos>` and `<eos>` included, in windows of which each predicts `context` tokens."""
+    """A whole piece, with `<bos>` and `<eos>`, in windows that predict `context` tokens each."""
     stream = np.array([*format.piece(performance), format.eos])
     for first in range(0, len(stream) - 1, context):
         yield stream[first : first + context + 1]

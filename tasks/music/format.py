@@ -41,12 +41,12 @@ class Format:
 
     @cached_property
     def table(self) -> EventTable:
-        """Of the events."""
+        """The vocabulary of the events."""
         return EventTable(self.pedal)
 
     @property
     def vocab_size(self) -> int:
-        """Token ids in all."""
+        """Number of token ids, special tokens included."""
         return self.table.size + len(SPECIALS)
 
     def special(self, name: str) -> int:
@@ -68,17 +68,17 @@ class Format:
         return [self.special("<bos>"), *self.events(performance)]
 
     def accompaniment(self, melody: Performance, whole: Performance) -> tuple[list[int], int]:
-        """The tokens of a melody and of what sounds at the same time, melody included; and where the latter begins."""
+        """Tokens of a melody and of the whole music at the same time, and the place where the whole begins."""
         head = [self.special("<bos>"), self.special("<melody>"), *self.events(melody), self.special("<sep>")]
         return [*head, *self.events(whole)], len(head)
 
     def fill(self, before: Performance, after: Performance, gap: int) -> list[int]:
-        """The tokens that a filled gap of `gap` steps follows; it lies between `before` and `after`."""
+        """The prompt for filling a gap of `gap` steps between `before` and `after`."""
         head = [self.special("<bos>"), self.special("<fill>"), *self.wait(gap), *self.events(after)]
         return [*head, self.special("<sep>"), *self.events(before)]
 
     def wait(self, steps: int) -> list[int]:
-        """Time shifts that make so many steps."""
+        """Time shifts that add up to `steps`."""
         whole, rest = divmod(steps, LONGEST_SHIFT)
         shift = self.table.shift
         return [shift.id(LONGEST_SHIFT)] * whole + ([shift.id(rest)] if rest else [])
@@ -99,11 +99,11 @@ class Format:
         return sum(shift.value(token) for token in self.music(tokens) if token in shift.ids)
 
     def performance(self, tokens: Sequence[int]) -> Performance:
-        """What the event tokens among some tokens play."""
+        """The performance of the event tokens; special tokens are ignored."""
         return self.table.decode([token for token in tokens if token < self.table.size])
 
     def to_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps, so that `from_dict` finds the same ids."""
+        """Plain values for a checkpoint, so that `from_dict` finds the same ids."""
         return {"events": "performance", "pedal": self.pedal, "specials": list(SPECIALS)}
 
     @classmethod

@@ -43,7 +43,7 @@ OFF, PEDAL, ON = 0, 1, 2  # the order of events at one step
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where a performance stands; never changed in place.
+    """The state of a performance being written; never changed in place.
 
     Attributes:
         step: now.
@@ -86,7 +86,7 @@ class State:
         return self.pitch if self.rank == rank else -1
 
     def odds(self) -> float:
-        """The factor of the odds of a stroke now: 1 within the bounds, 0 beyond."""
+        """Factor of the odds of a stroke now: 1 within the bounds, 0 beyond."""
         bounds = self.bounds
         factors = [
             thinned(sum(step > self.step - window * STEP_RATE for step in self.recent), bound)
@@ -96,7 +96,7 @@ class State:
 
 
 class MusicGrammar:
-    """See the module; a `suite.sampling.Grammar`.
+    """The grammar described above; implements `suite.sampling.Grammar`.
 
     Args:
         format: of the tokens.
@@ -190,7 +190,7 @@ class MusicGrammar:
         return torch.from_numpy(self._mask(state))
 
     def steer(self, state: State, logits: Tensor, /) -> Tensor:
-        """(V,) logits of which what is forbidden goes to what is owed; strokes near a bound lose some."""
+        """(V,) logits with the probability of forbidden tokens given to those owed; strokes near a bound lose some."""
         mask = self._mask(state)
         if mask.sum() == 1:
             return logits

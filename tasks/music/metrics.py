@@ -1,4 +1,4 @@
-"""How like music is to other music, how much of it is copied, and how sure a mean is.
+"""Similarity of music to other music, copied passages, and intervals of means.
 
 Shapes: `N` notes, `K` bins, `R` recordings, `P` pieces.
 """
@@ -27,7 +27,7 @@ SMOOTHING = 0.5  # added to every bin's count before the divergence; Jeffreys' p
 
 @dataclass(frozen=True)
 class Feature:
-    """Something that is counted in music.
+    """A property of music that is counted in a histogram.
 
     Attributes:
         values: of a performance.
@@ -38,7 +38,7 @@ class Feature:
     edges: Floats
 
     def histogram(self, performances: Sequence[Performance]) -> Ints:
-        """(K,) how often the values of all these performances fall into each bin."""
+        """(K,) counts of the values of all these performances in each bin."""
         values = np.concatenate([self.values(one) for one in performances])
         return np.bincount(np.searchsorted(self.edges, values, side="right"), minlength=len(self.edges) + 1)
 
@@ -82,7 +82,7 @@ FEATURES: Mapping[str, Feature] = {
 
 
 def overlap(first: Ints, second: Ints) -> float:
-    """The area that two histograms share, each scaled to an area of 1; 0 where one is empty.
+    """Area shared by two histograms, each scaled to an area of 1; 0 where one is empty.
 
     Args:
         first, second: (K,) counts.
@@ -103,7 +103,7 @@ def divergence(first: Ints, second: Ints) -> float:
 
 
 def likeness(reference: Sequence[Performance], others: Sequence[Performance]) -> dict[str, dict[str, float]]:
-    """How like some performances are to others, for each of `FEATURES`.
+    """Similarity of the `others` to the reference, for each of `FEATURES`.
 
     Returns:
         the `overlap` of the histograms, and the `divergence` (reference || others, nats).
@@ -119,19 +119,19 @@ def likeness(reference: Sequence[Performance], others: Sequence[Performance]) ->
 
 
 def first_half(recordings: Sequence[Recording]) -> NDArray[np.bool_]:
-    """(R,) which recordings belong to one half of the pieces: they alternate in the order of their first recordings."""
+    """(R,) bool: True for recordings of every second piece, in the order of the pieces' first recordings."""
     pieces = {piece: place for place, piece in enumerate(dict.fromkeys(recording.piece for recording in recordings))}
     return np.array([pieces[recording.piece] % 2 == 0 for recording in recordings])
 
 
 def evenly(count: int, total: int) -> list[int]:
-    """Places of `count` among `total`, evenly spread; of all, where there are no more."""
+    """`count` places among `total`, evenly spread; all of them where there are no more."""
     count = min(count, total)
     return [(2 * place + 1) * total // (2 * count) for place in range(count)]
 
 
 def excerpts(recordings: Sequence[Recording], count: int, seconds: float) -> list[Performance]:
-    """Excerpts, evenly spread over the time of all recordings, of which each must be long enough."""
+    """`count` excerpts, evenly spread over the time of all recordings; each must last `seconds` or more."""
     ends = np.cumsum([one.performance.duration for one in recordings])
     found = []
     for place in range(count):
@@ -171,7 +171,7 @@ class Copy:
 
 
 def in_order(performance: Performance) -> Ints:
-    """(N,) the notes by time, those struck together (within 30 ms, one after the other) by pitch.
+    """(N,) order of the notes by time, and by pitch within a chord (each stroke within 30 ms of the one before).
 
     Which note of a chord comes a few milliseconds before the other changes when times are quantised, and would break
     a run: told apart by their steps alone, excerpts of ASAP are found again in it for a third of their length only, and
@@ -183,7 +183,7 @@ def in_order(performance: Performance) -> Ints:
 
 
 def longest_copies(samples: Sequence[Performance], training: Sequence[Recording]) -> list[Copy | None]:
-    """For each sample the longest run of notes whose intervals follow each other in a training recording as well.
+    """For each sample, the longest run of notes whose intervals also occur in a row in a training recording.
 
     Pieces by different hands share runs, too, such as scales and repeated notes, so the figure means something only
     beside that of music known not to be copied.
@@ -235,7 +235,7 @@ def _keys(intervals: Ints) -> NDArray[np.uint64]:
 
 
 def _longest_run(intervals: Ints, keys: NDArray[np.uint64], places: NDArray[np.intp]) -> tuple[int, int, int] | None:
-    """Length of the longest run of intervals that stands in training too, where it begins here, and there.
+    """Length of the longest run of intervals that also occurs in training, and its start here and there.
 
     Args:
         intervals: of a sample.
@@ -282,5 +282,5 @@ def interval_of_mean(totals: Floats, counts: Ints, pieces: Sequence[str]) -> lis
     names, place = np.unique(pieces, return_inverse=True)
     if len(names) < 2:
         return None
-    sums = np.stack((np.bincount(place, totals), np.bincount(place, counts)), axis=1)  # (P, 2)
+    sums = np.stack([np.bincount(place, each) for each in (totals, counts)], axis=1).astype(np.float64)  # (P, 2)
     return list(bootstrap(sums, lambda drawn: float(drawn[:, 0].sum() / drawn[:, 1].sum())))

@@ -22,7 +22,7 @@ RULES = ("temperature", "top_k", "top_p")
 
 @dataclass(frozen=True, kw_only=True)
 class PlayOptions:
-    """What a pianist is asked for, besides the music it is given.
+    """Length and manner of the music that a pianist is asked for.
 
     Attributes:
         seconds: length of the new music (None: 30, as long as the melody, or at most 300 where it may end).
@@ -104,7 +104,7 @@ class SourceOptions:
     gap: str | None = setting(None, "Replace the primer's notes between these times, in seconds.", metavar="FROM:TO")
 
     def check(self, play: PlayOptions) -> None:
-        """Refuse what does not go with a gap."""
+        """Refuse options that do not go with a gap."""
         others = self.melody or self.ending or play.may_end or play.seconds is not None
         if self.gap is not None and (self.primer is None or others):
             raise click.UsageError(

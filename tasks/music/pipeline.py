@@ -1,4 +1,4 @@
-"""`pipeline("music")`: seconds of music, out of nothing, after a primer, around a melody, or in a gap."""
+"""`pipeline("music")`: new music alone, after a primer, around a melody, or in a gap."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Player:
     # ---- one way to play each
 
     def _free(self, seconds: float, draw: Draw, play: PlayOptions) -> list[Performance]:
-        """Music out of nothing, moved afterwards."""
+        """Music without a beginning given; key and tempo change afterwards."""
         found = self._go_on(nothing(), seconds * play.tempo, draw, play.may_end)
         faster = [play.tempo if play.may_end else new.duration / seconds for new in found]  # keeps the exact length
         return [
@@ -209,7 +209,7 @@ class Player:
         return [take.shifted(-elapsed / STEP_RATE) for take in found]
 
     def _fill(self, before: Performance, after: Performance, seconds: float, draw: Draw) -> list[Performance]:
-        """What fills a gap of so many seconds; times are those of `before`."""
+        """Music for a gap of `seconds`; times are those of `before`."""
         room = int(self.model.config.context * SIDE_SHARE)
         near = self._last(before, room)
         gap = round(seconds * STEP_RATE)
@@ -220,7 +220,7 @@ class Player:
         return [middle.shifted(before.duration - elapsed / STEP_RATE) for middle in found]
 
     def _accompany(self, melody: Performance, seconds: float, draw: Draw) -> list[Performance]:
-        """What goes with a melody, itself left out; each passage hears the later half of the one before."""
+        """Accompaniments without their melody; each passage hears the later half of the one before."""
         takes = [nothing()] * draw.count
         room = int(self.model.config.context * MELODY_SHARE)
         first, done = 0, 0.0
@@ -241,7 +241,7 @@ class Player:
         return [without(take, melody) for take in takes]
 
     def _first(self, performance: Performance, room: int) -> Performance:
-        """As many of the first notes as `room` tokens hold, cut off where the next one starts."""
+        """The first notes, as many as fit `room` tokens, cut off where the next one starts."""
         count = len(performance)
         while count > 1:
             end = float(performance.start[count]) if count < len(performance) else performance.duration
@@ -253,7 +253,7 @@ class Player:
         return part(performance, slice(0, 1))
 
     def _last(self, performance: Performance, room: int) -> Performance:
-        """As many of the last notes as `room` tokens hold."""
+        """The last notes, as many as fit `room` tokens."""
         first = 0
         while len(self.format.events(found := part(performance, slice(first, None)))) > room:
             first = len(performance) - (len(performance) - first) * 3 // 4
@@ -287,7 +287,7 @@ class Player:
         )
 
     def _generate(self, prompts: Sequence[list[int]], grammar: MusicGrammar, draw: Draw) -> list[Performance]:
-        """What follows each prompt up to the grammar's limit; times count from the start of the prompt's own music."""
+        """New music after each prompt, up to the grammar's limit; times count from the start of the prompt's music."""
         tokens: list[list[int]] = [[] for _ in prompts]
         left = grammar.limit - min(map(self.format.elapsed, prompts)) + 1
         waited = 0.0
@@ -329,7 +329,7 @@ def divided_options(options: Mapping[str, Any]) -> tuple[PlayOptions, dict[str, 
 
 
 def nothing() -> Performance:
-    """No notes."""
+    """A performance without notes."""
     return Performance.of([])
 
 

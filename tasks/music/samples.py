@@ -1,4 +1,4 @@
-"""How similar a model's samples are to music, and how much of them is copied."""
+"""Similarity of a model's samples to music, and the passages copied in them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def compare(
     """
     format = Format.from_dict(model.extra, model.name)
     reference, others = _excerpts(music, format, count, seconds)
-    contenders = {
+    contenders: dict[str, Sequence[Performance]] = {
         "model": pipeline.Player(model).takes(count, seconds=seconds, seed=seed),
         **({"other pieces": others} if others else {}),
         "unigram": _unigram_samples(lessons, format, count, seconds, seed),
@@ -89,14 +89,14 @@ def _excerpts(
 
 
 def _as_events(performance: Performance, format: Format) -> Performance:
-    """A performance as its events play it."""
+    """The performance as its event tokens would play it."""
     return format.performance(format.events(performance))
 
 
 def _unigram_samples(
     lessons: Sequence[NDArray[np.int64]], format: Format, count: int, seconds: float, seed: int
 ) -> list[Performance]:
-    """Events drawn one by one, each as likely as it is often; a note without an end lasts to the last event."""
+    """Performances of events drawn independently from the unigrams; a note without an end lasts to the last event."""
     table = format.table
     chances = np.exp(-NGrams(lessons, 1, format.vocab_size).losses(np.arange(table.size)))
     chances /= chances.sum()

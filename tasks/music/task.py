@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from suite.data.recordings import Recording
     from suite.tasks.music.format import Format
     from suite.tasks.music.pipeline import Player
+    from suite.tasks.music.take import Take  # noqa: F401 (named in a string)
     from suite.training.recipe import Recipe
 
 

@@ -1,4 +1,4 @@
-"""How dense what a model plays is, how many keys sound in it and how long its notes are, beside held-out music.
+"""Density, sounding keys and lengths of notes in what a model plays, beside held-out music.
 
 Every way to play is measured: alone, after a primer, under a melody, in a gap. What the held-out recording
 itself does at the same place stands beside it.
@@ -36,7 +36,7 @@ def plain_melody(seconds: float) -> Performance:
 def textures(
     player: Player, music: Sequence[Recording], takes: int, seconds: float, seed: int, progress: Progress | None = None
 ) -> list[dict[str, Any]]:
-    """Density, keys sounding and lengths of notes in takes of every kind, and in the recordings that they stand beside.
+    """Density, sounding keys and lengths of notes in takes of every kind, and in the recordings at the same places.
 
     Args:
         player: of the model.
@@ -82,7 +82,7 @@ Pairs = Iterator[tuple[Performance, Performance]]
 
 
 def alone(player: Player, music: Sequence[Recording], seconds: float, seed: int, progress: Progress | None) -> Pairs:
-    """Takes out of nothing, and what the recordings play at their middle."""
+    """Takes without a beginning given, and the middles of the recordings."""
     takes = player.takes(len(music), seconds=seconds, seed=seed, progress=progress)
     for take, one in zip(takes, music, strict=True):
         yield take, passage(one)[0].between(*middle(one, seconds))
@@ -91,7 +91,7 @@ def alone(player: Player, music: Sequence[Recording], seconds: float, seed: int,
 def after_primers(
     player: Player, music: Sequence[Recording], seconds: float, seed: int, progress: Progress | None
 ) -> Pairs:
-    """How takes go on from the recordings, and how these themselves do."""
+    """Continuations of the recordings, by takes and by the recordings themselves."""
     for number, one in enumerate(music):
         start, end = middle(one, seconds)
         before = one.performance.between(start - seconds, start)
@@ -105,7 +105,7 @@ def after_primers(
 def under_melodies(
     player: Player, music: Sequence[Recording], seconds: float, seed: int, progress: Progress | None
 ) -> Pairs:
-    """The recordings' melodies with what takes add to them, and with what the recordings do."""
+    """The recordings' melodies accompanied, by takes and by the recordings themselves."""
     for number, one in enumerate(music):
         melody, real = (each.between(*middle(one, seconds)) for each in passage(one)[::-1])
         if not len(melody):
@@ -114,7 +114,7 @@ def under_melodies(
 
 
 def in_gaps(player: Player, music: Sequence[Recording], seconds: float, seed: int, progress: Progress | None) -> Pairs:
-    """What takes put into a gap, and what the recordings have there."""
+    """Music in a gap, by takes and by the recordings themselves."""
     for number, one in enumerate(music):
         start, end = middle(one, seconds)
         whole = one.performance.between(start - seconds, end + seconds)
@@ -131,13 +131,13 @@ def passage(recording: Recording) -> tuple[Performance, Performance]:
 
 
 def middle(recording: Recording, seconds: float) -> tuple[float, float]:
-    """The times, on the grid of steps, of so many seconds in the middle of a recording."""
+    """Start and end, on the grid of steps, of `seconds` in the middle of a recording."""
     start = round((recording.performance.duration - seconds) / 2 * STEP_RATE) / STEP_RATE
     return start, start + seconds
 
 
 def measured(music: Sequence[Performance], seconds: float, names: Sequence[str]) -> dict[str, Any]:
-    """What some passages of `seconds` each are like.
+    """Density, sounding keys and lengths of notes of passages of `seconds` each.
 
     Returns:
         `passages`, how many; `notes_per_second`, its 95 % `interval` by drawing passages again, by their `names` (None
@@ -165,7 +165,7 @@ def _quantile(values: Any, share: float) -> float:
 
 
 def texture_table(rows: Sequence[Mapping[str, Any]], seconds: float) -> Table:
-    """What `textures` found, as a table."""
+    """The rows of `textures` as a table."""
     shown = []
     for row in rows:
         interval = None if row["interval"] is None else Interval(*row["interval"])

@@ -171,6 +171,7 @@ def evaluate(data: tuple[str, ...], options: ComparisonOptions, shown: ReportOpt
     simple summaries of the same number of words, and with the best that sentences of the article could achieve.
     """
     check_format(session, shown.markdown)
+    check_format(session, shown.markdown)
     model = session.load()
     with session.progress("summarising", unit="articles") as bar:
         report = find_task("summarize").evaluate(model, data, options=options, progress=bar.update)

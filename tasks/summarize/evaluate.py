@@ -22,7 +22,7 @@ from suite.tasks.summarize.claims import claims
 from suite.tasks.summarize.metrics import Floats
 from suite.tasks.summarize.options import ComparisonOptions
 from suite.tasks.summarize.pipeline import Summarizer
-from suite.tasks.summarize.prepare import FEWEST, fitted
+from suite.tasks.summarize.prepare import FEWEST, fitted, is_long
 from suite.tasks.summarize.select import sentences_of
 from suite.wording import count
 
@@ -66,7 +66,7 @@ def evaluate(
     """
     notes = Notes()
     sources, told = to_evaluate(data)
-    every = [one for one in read_articles(sources, notes) if len(sentences_of(one)) >= FEWEST]
+    every = [one for one in read_articles(sources, notes) if is_long(one)]
     articles = spread(every, options.limit)
     if not articles:
         raise DataError(f"no article has a lead and a body of at least {FEWEST} sentences")
@@ -81,7 +81,7 @@ def evaluate(
         progress(1)
     for name, baseline in BASELINES.items():
         summaries[name] = [baseline(article, budget) for article, budget in zip(articles, budgets, strict=True)]
-    found = {
+    found: dict[str, Any] = {
         "model": model.name,
         "articles": len(articles),
         "words": options.words,
@@ -89,7 +89,7 @@ def evaluate(
         "systems": {name: system(texts, articles) for name, texts in summaries.items()},
         "nats_per_token": lead_nats(summarizer, articles) if summarizer.trained else None,
     }
-    return Report(data=found, tables=tables(found), notes=notes.lines())
+    return Report(data=found, tables=tables(found), notes=found["notes"])
 
 
 def system(summaries: Sequence[str], articles: Sequence[Article]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def prepare(task: SummarizeTask, recipe: Recipe) -> TrainingData:
     lines = notes.lines()
     if short:
         lines.append(f"{count(short, 'article')} with a body of fewer than {FEWEST} sentences left out")
-    weighed = [one for one in spread(train, options.weigh_on) if len(sentences_of(one)) >= FEWEST]
+    weighed = [one for one in spread(train, options.weigh_on) if is_long(one)]
     if not weighed:
         raise DataError(
             f"none of the {options.weigh_on} articles used to weigh the likelihoods has a body of {FEWEST} "
@@ -70,7 +70,7 @@ def prepare(task: SummarizeTask, recipe: Recipe) -> TrainingData:
             "ranker": list(ranker.weights),
         },
         finish=finisher(weighed, format, ranker, options.attention == "prefix"),
-        unfinished={"extractor": [*ranker.weights, 0.0, 0.0]},  # as selected, the two likelihoods weighing nothing
+        unfinished={"extractor": [*ranker.weights, 0.0, 0.0]},  # as selected, with no weight on the two likelihoods
         notes=(*lines, f"{count(len(examples), 'article')} for training, {len(held):,} for validation"),
     )
 
@@ -121,7 +121,7 @@ def split(data: ArticlesTable, notes: Notes) -> tuple[list[Article], list[Articl
 
 
 def hold_out(articles: Sequence[Article], share: float) -> tuple[list[Article], list[Article]]:
-    """Articles to learn from, and those held out, evenly spread: of two or more at least one, and never all."""
+    """Articles to train on, and those held out, evenly spread: of two or more at least one, and never all."""
     many = share > 0.5
     every = max(2, round(1 / (1 - share if many else share)))
     # the smaller part has every `every`-th article; the first is always held out, the second never is
@@ -130,7 +130,7 @@ def hold_out(articles: Sequence[Article], share: float) -> tuple[list[Article], 
 
 
 def is_long(article: Article) -> bool:
-    """Whether its body is worth summarising."""
+    """Whether an article's body is worth summarising."""
     return len(sentences_of(article)) >= FEWEST
 
 

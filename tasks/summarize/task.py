@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from suite.checkpoint import Model
     from suite.task.kit.bulk import BulkFormat
     from suite.tasks.summarize.pipeline import Summarizer
+    from suite.tasks.summarize.summary import Summary  # noqa: F401 (in quotes below)
     from suite.training.recipe import Recipe
 
 

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from suite.data import labelled
-from suite.data.labelled import Columns, Labelled, check, check_classes, read_labelled, stratified_split
+from suite.data.label_columns import Columns
+from suite.data.labelled import Labelled, check, check_classes, read_labelled, stratified_split
 from suite.errors import DataError
 
 ROOT = Path(__file__).parents[2]

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from suite.data import mediawiki
 from suite.data.articles import Article
-from suite.data.mediawiki import read_dump, read_wikitext, redirect_target
+from suite.data.mediawiki import read_wikitext, redirect_target
+from suite.data.mediawiki_dumps import read_dump
 from suite.data.tables import Notes
 from suite.errors import DataError
 

@@ -23,8 +23,6 @@ from suite.data.separated import csv_rows
 from suite.data.sources import File, find
 from suite.data.tables import Notes, read_tables
 from suite.errors import DataError
-from suite.tasks.classify import bulk as classify_bulk
-from suite.tasks.translate import bulk as translate_bulk
 
 ROWS = [{"n": "1", "text": 'a "b", c\td'}, {"n": "2", "text": "é\u2028\x85"}, {"n": "3", "text": ""}]
 PACKINGS: dict[str, Callable[[bytes], bytes]] = {
@@ -210,34 +208,6 @@ def test_surrogates_are_found_anywhere() -> None:
     for value in ("\ud800", ["\udfff"], {"\ud800": 1}, {"a": {"b": [1, ("x", "y\udc00")]}}):
         with pytest.raises(DataError, match="here: half of a surrogate pair"):
             check_surrogates(value, "here")
-
-
-def test_what_is_written_again_has_no_half_characters(tmp_path: Path) -> None:
-    """A field beside the text, half of a surrogate pair, stopped a run when its result was written."""
-    source = tmp_path / "a.jsonl"
-    source.write_text('{"text": "a"}\n{"text": "b", "more": {"k": ["\\udc00"]}}\n')
-    with pytest.raises(DataError, match=r"a\.jsonl, line 2: half of a surrogate pair"):
-        translate_bulk.read_records(source)
-
-
-def test_the_bulk_commands_refuse_pipes(tmp_path: Path) -> None:
-    """They waited for ever."""
-    import os
-
-    os.mkfifo(tmp_path / "a.txt")
-    with pytest.raises(DataError, match=r"a\.txt: a pipe or a device"):
-        translate_bulk.read_records(tmp_path / "a.txt")
-    with pytest.raises(DataError, match=r"a\.txt: a pipe or a device"):
-        classify_bulk.classify_file(None, tmp_path / "a.txt")  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("packing", [".bz2", ".xz"])
-def test_the_bulk_commands_read_every_packing(tmp_path: Path, packing: str) -> None:
-    """They knew gzip alone, and took other bytes for text."""
-    path = tmp_path / f"a.tsv{packing}"
-    path.write_bytes(PACKINGS[packing](b"a\tb\nc\td\n"))
-    found = translate_bulk.read_records(path, column="2")
-    assert [(record.text, record.place) for record in found.records] == [("b", 1), ("d", 2)]
 
 
 def test_a_list_of_a_file_with_several(tmp_path: Path) -> None:

@@ -167,6 +167,8 @@ TOY = (
 VARYING = [
     (re.compile(r"[\d,.]+ tok/s  eta [\d:]+"), "SPEED"),
     (re.compile(r"\b[\d,.]+ s \([\d,.]+ per second\)"), "SECONDS"),
+    (re.compile(r"^about .* for (\d+ steps) at [\d,.]+ tokens/s", re.MULTILINE), r"SECONDS for \1"),
+    (re.compile(r"(?<=, )reverse, "), ""),  # the task of examples/, which need not be installed
     (re.compile(r"(?<=; )[\d.]+ s$", re.MULTILINE), "SECONDS"),  # of music
     (re.compile(r'("seconds": )[\d.]+(, "sentences_per_second": )[\d.]+'), r"\1null\2null"),
     (re.compile(r'("bytes": )\d+(?=, "storage")'), r"\1null"),  # of a model's directory, with its README.md

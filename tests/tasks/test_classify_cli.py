@@ -507,7 +507,7 @@ def test_what_cannot_be_is_one_line(
         ("a.csv", b"text\nok\ncaf\xe9\n", "a.csv, line 3: not UTF-8, byte 0xe9 at offset 11"),
         ("a.csv.gz", gzip.compress(b"text\nok\n" * 99)[:-9], "a.csv.gz, line 199: cannot be read ("),
         ("a.jsonl", b'{"text": "x"}\n{"text": 1}\n', "a.jsonl, line 2: field 'text' holds int, not text"),
-        ("a.jsonl", b'{"text": "x"}\n{"body": 1}\n', "a.jsonl, line 2: no field 'text'; there are body"),
+        ("a.jsonl", b'{"text": "x"}\n{"body": 1}\n', "a.jsonl, line 2: no field 'text'; available: body"),
         ("a.jsonl", b'{"text": "x"}\n{"text"\n', "a.jsonl, line 2: not JSON"),
         (
             "a.jsonl",
@@ -576,7 +576,7 @@ def test_a_missing_column_is_told_before_anything_is_written(
     """On standard output a header would already have gone to the reader."""
     source = tmp_path / "a.csv"
     source.write_text("id,body\n1,x\n")
-    assert "no column 'text'; there are id, body" in refused(capsys, "--input", str(source), "--column", "text")
+    assert "no column 'text'; available: id, body" in refused(capsys, "--input", str(source), "--column", "text")
     assert "no column 'second'" in refused(
         capsys, "--input", str(source), "--column", "body", "--pair-column", "second"
     )

@@ -437,7 +437,7 @@ def test_the_article_held_out_is_one_with_a_body(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("tokenizer.kind=bytes", "reads no tokenizer.kind; did you mean"),
+        ("tokenizer.kind=bytes", "reads no tokenizer.kind; available: model"),
         ("summarize.window=3", "reads no summarize.window"),
         ("data.lead=summary", "reads no data.lead"),
         ("data.valid_limit=-1", "data.valid_limit is -1"),

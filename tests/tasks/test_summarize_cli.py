@@ -202,6 +202,24 @@ def test_train_and_evaluate(articles: str, tmp_path: Path, capsys: pytest.Captur
     assert "| extract |" in capsys.readouterr().out
 
 
+def test_the_split_that_is_evaluated_is_named(
+    articles: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The report took the notes of the reader alone, so the split stood in --json and nowhere else."""
+    told = "owner/name: evaluated on split 'test'"
+    monkeypatch.setattr(evaluate, "to_evaluate", lambda sources: ([articles], [told]))
+    words = ("eval", "summarize", "owner/name", "--limit", "1", "--style", "extract")
+    assert main(words) == 0
+    assert told in capsys.readouterr().err
+    assert main([*words, "--json"]) == 0
+    assert told in json.loads(capsys.readouterr().out)["notes"]
+
+
+def test_two_formats_are_refused_before_the_work(articles: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("eval", "summarize", articles, "--model", "no-such-model", "--json", "--markdown")
+    assert "two formats; choose one" in refused(capsys, *words)
+
+
 def test_intervals_and_shares() -> None:
     """The mean of resampled articles lies about the mean; shares are of all n-grams together, not of each article's."""
     found = evaluate.mean_and_interval(np.arange(100) / 100)

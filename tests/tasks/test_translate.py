@@ -159,8 +159,13 @@ def test_an_option_that_another_task_reads_is_an_error(tmp_path: Path, pairs: Pa
     """`--set lm.window=3` and `--set data.limit=3` trained on as if nothing had been said."""
     with pytest.raises(ConfigError, match=r"unknown key 'lm'"):
         prepare(tmp_path, f"data.train=['en-de={pairs}']", "lm.window=3")
-    for key, near in (("data.limit", "data."), ("tokenizer.size", "tokenizer.vocab_size"), ("translate.window", "")):
-        with pytest.raises(ConfigError, match=f"the task 'translate' reads no {key}; did you mean {near}"):
+    hints = {
+        "data.limit": "available: train, ",
+        "tokenizer.size": "did you mean tokenizer.vocab_size",
+        "translate.window": "available: attention",
+    }
+    for key, hint in hints.items():
+        with pytest.raises(ConfigError, match=f"the task 'translate' reads no {key}; {hint}"):
             prepare(tmp_path, f"data.train=['en-de={pairs}']", f"{key}=3")
 
 

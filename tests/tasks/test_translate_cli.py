@@ -373,10 +373,10 @@ def test_without_an_output_results_go_to_standard_output(
     [
         ("a.txt", b"ab\ncaf\xe9", [], "a.txt, line 2: not UTF-8, byte 0xe9 at offset 6"),
         ("a.tsv", b"1\tx\n2\n", ["--column", "2"], "a.tsv, line 2: 1 cell, where the first row has 2"),
-        ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; there are id, x"),
+        ("a.tsv", b"id\tx\n", ["--column", "y"], "line 1: no column 'y'; available: id, x"),
         ("a.tsv", b"a\n", ["--column", "0"], "no column '0'"),
         ("a.jsonl", b'{"text": "a"}\n[1]\n', [], "a.jsonl, line 2: a JSON object is needed"),
-        ("a.jsonl", b'{"text": "a"}\n{"txt": 1}\n', [], "line 2: no field 'text'; there are txt"),
+        ("a.jsonl", b'{"text": "a"}\n{"txt": 1}\n', [], "line 2: no field 'text'; available: txt"),
         ("a.jsonl", b'{"text": "\\ud800"}\n', [], "a.jsonl, line 1: half of a surrogate pair"),
         ("a.jsonl", b"{\n", [], "line 1: not JSON"),
         ("a.csv", b'x,y\n"a,b,c\n', [], "a.csv, line 2: not CSV (unexpected end of data)"),

@@ -15,7 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from suite.data.labelled import KNOWN
+from suite.data.label_columns import KNOWN
 from suite.data.packed import unpacked_suffix
 from suite.data.record_files import check_surrogates, decode_lines, parse_json
 from suite.data.separated import SAMPLE, find_delimiter, split_rows, tab_fields
@@ -184,7 +184,7 @@ def _objects(lines: Iterable[str], name: str, column: str, second: str | None) -
 
 def _value(record: dict[str, Any], column: str, where: str) -> str:
     if column not in record:
-        raise DataError(f"{where}: no field {column!r}; there are {', '.join(record)[:300] or 'none'}")
+        raise DataError(f"{where}: no field {column!r}; available: {', '.join(record)[:300] or 'none'}")
     value = record[column]
     if value is not None and not isinstance(value, str):
         raise DataError(f"{where}: field {column!r} holds {type(value).__name__}, not text")
@@ -227,7 +227,7 @@ def _place(names: Sequence[str] | None, width: int, column: str | None, name: st
         return list(names).index(column)
     if column.isdecimal() and 1 <= int(column) <= width:
         return int(column) - 1
-    there = f"there are {', '.join(names)[:300]}" if names is not None else f"there are {width}, without names"
+    there = f"available: {', '.join(names)[:300]}" if names is not None else f"the table has {width}, without names"
     raise DataError(f"{name}, line 1: no column {column!r}; {there}")
 
 

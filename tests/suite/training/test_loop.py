@@ -17,7 +17,8 @@ from suite.checkpoint import read_tensors
 from suite.errors import CheckpointError, ConfigError, SuiteError
 from suite.model import ModelConfig, Transformer
 from suite.training import Batch, Example, ShuffledSource, TrainResult, language_modelling, train
-from suite.training.loop import Kept, Trainer
+from suite.training.keeping import Kept
+from suite.training.loop import Trainer
 from suite.training.recipe import AveragingConfig, BatchConfig, OptimizerConfig, Recipe, RunConfig, ScheduleConfig
 
 RECIPE = Recipe(
