@@ -216,7 +216,7 @@ def test_csv_is_a_table_too(words: str, tmp_path: Path, capsys: pytest.CaptureFi
     source, output = tmp_path / "in.csv", tmp_path / "out.csv"
     source.write_bytes('\ufeffid;"satz"\r\n"1;""x""";"Katze.\nHund."\r\n\r\n"2";Haus.'.encode())
     assert main(bulk_command(words, source, output, "--column", "satz")) == 0
-    expected = '\ufeffid;"satz";translation\r\n"1;""x""";"Katze.\nHund.";"cat.\ndog."\r\n;\r\n"2";Haus.;house.\n'
+    expected = '\ufeffid;"satz";translation\r\n"1;""x""";"Katze.\nHund.";"cat.\ndog."\r\n;;\r\n"2";Haus.;house.\n'
     assert output.read_bytes().decode() == expected
 
 

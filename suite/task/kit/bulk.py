@@ -23,7 +23,18 @@ from suite.data.packed import SUFFIXES, unpack
 from suite.data.record_files import decode_lines
 from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
-from suite.task.kit.bulk_rows import Input, Kind, Row, Rows, header, kind_of, one_file, read_rows, written_row
+from suite.task.kit.bulk_rows import (
+    Input,
+    Kind,
+    Row,
+    Rows,
+    check_fits,
+    header,
+    kind_of,
+    one_file,
+    read_rows,
+    written_row,
+)
 
 ROWS, CHARACTERS = 64, 20_000  # at most, between two writes, where a task does not say otherwise
 STANDARD_INPUT = Path("-")
@@ -163,6 +174,8 @@ def _survey(given: Input, written: Kind, columns: Sequence[str]) -> _Survey:
         for row in rows.rows:
             digest.update((row.raw + row.end).encode())
             records += 1
+            if written != rows.kind:
+                check_fits(row, written)
             if isinstance(row.cells, dict):
                 keys.update(row.cells)
     taken = any(name in keys for name in columns)

@@ -297,9 +297,21 @@ def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any
         return json.dumps({**record, **results}, ensure_ascii=False, allow_nan=False) + "\n"
     cells = [_cell(value) for value in values]
     delimiter = rows.delimiter if rows.kind == written else "," if written == "csv" else "\t"
-    if written == rows.kind:
+    if written == rows.kind and row.raw:
         return f"{row.raw}{delimiter}{_join(cells, written, delimiter)}{row.end}"
-    return _join([*map(str, row.cells), *cells], written, delimiter) + "\n"
+    # a blank row of the same kind, too, so that it has as many cells as the others
+    return _join([*map(str, row.cells), *cells], written, delimiter) + (row.end if written == rows.kind else "\n")
+
+
+def check_fits(row: Row, written: Kind) -> None:
+    """Refuse a row whose cells a file of the output's kind cannot hold, before anything is answered.
+
+    Raises:
+        DataError: a .tsv file is asked for, and a cell has a tab or a line end.
+    """
+    cells = row.cells if isinstance(row.cells, list) else []
+    if written == "tsv" and any(sign in cell for cell in cells for sign in "\t\r\n"):
+        raise DataError(f"{row.where}: a cell with a tab or a line end does not fit a .tsv file; write a .csv")
 
 
 def _json_value(value: Any) -> Any:

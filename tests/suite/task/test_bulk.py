@@ -44,7 +44,7 @@ def test_a_table_keeps_its_bytes_and_gets_a_column(tmp_path: Path) -> None:
     """A byte order mark, line ends and quotes stay; a blank line stays a row."""
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf" + TABLE.encode())
     done = run(tmp_path / "a.csv", tmp_path / "b.csv")
-    expected = '\ufeffid,text,result\r\n1,"a, b","A, B"\r\n2,c,C\r\n,\r\n3,"d\ne","D\nE"\r\n'
+    expected = '\ufeffid,text,result\r\n1,"a, b","A, B"\r\n2,c,C\r\n,,\r\n3,"d\ne","D\nE"\r\n'
     assert (tmp_path / "b.csv").read_bytes().decode() == expected
     assert (done.records, done.before, done.empty) == (4, 0, 1)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.csv", "b.csv"]
@@ -94,6 +94,7 @@ def test_line_ends_in_a_result_are_spaces_in_tsv_where_the_task_says_so(tmp_path
         ("a.jsonl", '{"text": "a"}\n{"body": "b"}\n', "a.jsonl, line 2: no field 'text'"),
         ("a.csv", "id,text\n1,a\n2,b,c\n", "a.csv, line 3: 3 cells, where the first row has 2"),
         ("a.csv", 'id,text\n1,a\n2,"b\n', "a.csv, line 3: not CSV"),
+        ("a.csv>tsv", 'id,text\n1,a\n2,"b\nc"\n', "a.csv, line 3: a cell with a tab or a line end"),
         ("a.txt", "a\n\udcff\n", "a.txt, line 2: not UTF-8, byte 0xff at offset 2"),
     ],
 )
@@ -101,13 +102,14 @@ def test_a_bad_row_is_refused_before_anything_is_answered(
     tmp_path: Path, name: str, content: str, message: str
 ) -> None:
     """A lone surrogate outside the text field once ended the work after all rows were done, on every run again."""
+    name, _, suffix = name.partition(">")
     (tmp_path / name).write_bytes(content.encode(errors="surrogateescape"))
 
     def never(texts: list[str]) -> Sequence[Shout]:
         raise AssertionError("answered")
 
     with pytest.raises(DataError, match=message):
-        run(tmp_path / name, tmp_path / f"out{Path(name).suffix}", answer=never)
+        run(tmp_path / name, tmp_path / f"out.{suffix or Path(name).suffix[1:]}", answer=never)
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
