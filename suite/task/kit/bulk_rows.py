@@ -220,7 +220,11 @@ def _table(lines: Iterator[str], name: str, kind: Kind, columns: tuple[str | Non
 def _place(names: Sequence[str] | None, width: int, column: str | None, name: str) -> int:
     """Index of the column with the text."""
     if column is None:
-        return names.index(_TEXT) if names is not None and _TEXT in names else 0
+        if names is None or len(names) == 1:
+            return 0
+        if _TEXT not in names:  # the first may be a number or a label
+            raise DataError(f"{name}: which column has the text? Name one with --column: {', '.join(names)[:300]}")
+        column = _TEXT
     if names is not None and column in names:
         if names.count(column) > 1:
             raise DataError(f"{name}: two columns of the name {column!r}")

@@ -69,7 +69,7 @@ class BulkOptions:
         "Text column of --input (name, or number from 1).",
         flags=("--column", "--field"),
         metavar="C",
-        shown="text, or the first",
+        shown="text; the first of a table without names",
     )
 
     def check(self, given: bool) -> None:

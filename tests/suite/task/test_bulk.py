@@ -92,6 +92,7 @@ def test_line_ends_in_a_result_are_spaces_in_tsv_where_the_task_says_so(tmp_path
         ),
         ("a.jsonl", '{"text": "a"}\n[1]\n', "a.jsonl, line 2: a JSON object is needed"),
         ("a.jsonl", '{"text": "a"}\n{"body": "b"}\n', "a.jsonl, line 2: no field 'text'"),
+        ("a.csv", "id,label\n1,a\n", "a.csv: which column has the text"),
         ("a.csv", "id,text\n1,a\n2,b,c\n", "a.csv, line 3: 3 cells, where the first row has 2"),
         ("a.csv", 'id,text\n1,a\n2,"b\n', "a.csv, line 3: not CSV"),
         ("a.csv>tsv", 'id,text\n1,a\n2,"b\nc"\n', "a.csv, line 3: a cell with a tab or a line end"),
