@@ -13,7 +13,7 @@ from suite.data.mediawiki_dumps import read_dump
 from suite.data.paragraphs import tidy, unwrap
 from suite.data.record_files import check_surrogates, text_lines
 from suite.data.sources import File, Source, find_all
-from suite.data.tables import Notes, Table, read_table, read_tables
+from suite.data.tables import Notes, RecordTable, read_table, read_tables
 from suite.errors import DataError
 from suite.wording import count
 
@@ -97,7 +97,7 @@ def _read(source: str, files: Sequence[File] | None, wanted: _Columns, notes: No
 # ---- records
 
 
-def _read_rows(table: Table, wanted: _Columns, notes: Notes) -> Iterator[Article]:
+def _read_rows(table: RecordTable, wanted: _Columns, notes: Notes) -> Iterator[Article]:
     if table.columns == ["text"] and not (wanted.lead or wanted.body):
         lines = (str(row["text"]) for _, row in table.rows)
         needed = "title, lead and sections, or a column with the text and one with its summary"
@@ -126,7 +126,7 @@ def _read_rows(table: Table, wanted: _Columns, notes: Notes) -> Iterator[Article
         notes.add(table.name, f"used the first lead of {count(several, 'article')} with several")
 
 
-def _choose(table: Table, wanted: _Columns) -> _Columns:
+def _choose(table: RecordTable, wanted: _Columns) -> _Columns:
     def find(column: str, names: Sequence[str], taken: str = "") -> str:
         if column and column not in table.columns:
             raise DataError(f"{table.name}: no column {column!r}; available: {', '.join(table.columns)}")

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from suite.data.tables import Table
+from suite.data.tables import RecordTable
 from suite.errors import DataError
 
 _LABEL_NAMES = (
@@ -32,7 +32,7 @@ class Columns(NamedTuple):
     pair: str = ""
 
 
-def choose_columns(table: Table, wanted: Columns) -> Columns:
+def choose_columns(table: RecordTable, wanted: Columns) -> Columns:
     """Choose a table's columns: those that are wanted by name or number, and a guess for the others.
 
     Raises:
@@ -60,7 +60,7 @@ def choose_columns(table: Table, wanted: Columns) -> Columns:
     return Columns(text, label, pair)
 
 
-def _find(table: Table, column: str) -> str:
+def _find(table: RecordTable, column: str) -> str:
     if column in table.columns:
         return column
     if column.isdecimal() and 1 <= int(column) <= len(table.columns):
@@ -81,7 +81,7 @@ def _known_pair(free: Sequence[str]) -> tuple[tuple[str, ...], str]:
     return (), ""
 
 
-def _fewest_values(table: Table, free: Sequence[str]) -> str:
+def _fewest_values(table: RecordTable, free: Sequence[str]) -> str:
     """Guess the label's column: the one of the fewest values, but of three or more columns none of a single value."""
     cells = {column: [str(row.get(column, "")) for _, row in table.rows] for column in free}
 
@@ -92,7 +92,7 @@ def _fewest_values(table: Table, free: Sequence[str]) -> str:
     return min(free, key=rank, default="")
 
 
-def _longest(table: Table, free: Sequence[str]) -> str:
+def _longest(table: RecordTable, free: Sequence[str]) -> str:
     length = {column: sum(len(str(row.get(column, ""))) for _, row in table.rows) for column in free}
     return max(free, key=length.__getitem__, default="")
 

@@ -13,7 +13,7 @@ from typing import Any
 from suite.data.label_columns import KNOWN, Columns, choose_columns, describe, listed
 from suite.data.record_files import check_surrogates
 from suite.data.sources import Source
-from suite.data.tables import Notes, Table, read_tables
+from suite.data.tables import Notes, RecordTable, read_tables
 from suite.errors import DataError
 from suite.wording import count
 
@@ -108,7 +108,7 @@ def read_labelled(
 # ---- cells
 
 
-def _read_rows(table: Table, columns: Columns, separator: str, notes: Notes) -> Iterator[Labelled]:
+def _read_rows(table: RecordTable, columns: Columns, separator: str, notes: Notes) -> Iterator[Labelled]:
     class_names = table.class_names.get(columns.label, ())
     unlabelled = bracketed = 0
     for where, row in table.rows:

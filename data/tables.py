@@ -21,7 +21,7 @@ _TEXTS = (".txt", ".md", "")  # in folders of classes
 _HEAD = 512  # rows that tell whether the first one names columns, and which columns there are
 
 
-class Table(NamedTuple):
+class RecordTable(NamedTuple):
     """Rows of a file, folder or data set.
 
     Args:
@@ -65,7 +65,7 @@ def read_tables(
     known: Collection[str] = (),
     only: Collection[str] = (),
     split: str | None = None,
-) -> Iterator[Table]:
+) -> Iterator[RecordTable]:
     """Read the tables of sources one after another.
 
     Args:
@@ -103,13 +103,13 @@ def read_tables(
 
 def read_table(
     file: File, notes: Notes, *, header: bool | None = None, known: Collection[str] = (), only: Collection[str] = ()
-) -> Table:
+) -> RecordTable:
     """Read the table of a single file; see `read_tables`."""
     if file.suffix == ".parquet":
         parquet = open_parquet(file)
         names, class_names = _readable(parquet.features, only)
         rows = ((record.where, record.value) for record in parquet.rows(names))
-        return Table(file.name, names, rows, class_names=class_names)
+        return RecordTable(file.name, names, rows, class_names=class_names)
     if file.suffix not in TABLES:
         raise DataError(f"{file.name}: not a table ({' '.join(TABLES)}); texts must be in one folder for each class")
     records = read_records(file, note=lambda text: notes.add(file.name, text))
@@ -120,7 +120,7 @@ def read_table(
 
 def _read_folder(
     folder: str, files: Sequence[File], notes: Notes, header: bool | None, known: Collection[str]
-) -> Iterator[Table]:
+) -> Iterator[RecordTable]:
     inside = {file: PurePosixPath(file.inside).parts for file in files}
     if files and files[0].member:  # a folder that holds all there is in a zip file is not a class
         while len({parts[0] for parts in inside.values()}) == 1 and all(len(parts) > 1 for parts in inside.values()):
@@ -137,7 +137,7 @@ def _read_folder(
         notes.add(folder, f"left out {count(len(left), 'file')} of other kinds, such as {left[0].name}")
     if deeper:
         rows = ((file.name, {"text": read_text(file), "label": deeper[file][0]}) for file in texts)
-        yield Table(folder, ["text", "label"], rows)
+        yield RecordTable(folder, ["text", "label"], rows)
     for table in tables:
         yield read_table(table, notes, header=header, known=known)
 
@@ -160,7 +160,9 @@ def has_header(rows: Sequence[Sequence[str]], known: Collection[str]) -> bool:
     return any(all(row[place : place + 1] != [first[place]] for row in others) for place in known_places)
 
 
-def _of_cells(name: str, records: Iterator[Record], notes: Notes, header: bool | None, known: Collection[str]) -> Table:
+def _of_cells(
+    name: str, records: Iterator[Record], notes: Notes, header: bool | None, known: Collection[str]
+) -> RecordTable:
     rows = _filled(name, records, notes)
     start = list(islice(rows, _HEAD))
     if not start:
@@ -175,7 +177,7 @@ def _of_cells(name: str, records: Iterator[Record], notes: Notes, header: bool |
     if twice := [column for column, times in Counter(columns).items() if times > 1]:
         raise DataError(f"{name}: two columns are called {twice[0]!r}")
     body = _named(name, chain(start, rows), columns, first if header else None, notes)
-    return Table(name, columns, body if header else list(body), has_names=header)
+    return RecordTable(name, columns, body if header else list(body), has_names=header)
 
 
 def _filled(name: str, records: Iterator[Record], notes: Notes) -> Iterator[Record]:
@@ -210,7 +212,7 @@ def _named(
 # ---- JSON and data sets
 
 
-def _of_records(name: str, records: Iterator[Record]) -> Table:
+def _of_records(name: str, records: Iterator[Record]) -> RecordTable:
     rows = ((record.where, _to_mapping(record)) for record in records)
     has_names = True
     start: list[tuple[str, Mapping[str, Any]]] = []
@@ -221,7 +223,7 @@ def _of_records(name: str, records: Iterator[Record]) -> Table:
         raise DataError(f"{name}: no rows")
     body = chain(start, rows) if has_names else [*start, *rows]
     columns = list(dict.fromkeys(column for _, row in (start if has_names else body) for column in row))
-    return Table(name, columns, body, has_names=has_names)
+    return RecordTable(name, columns, body, has_names=has_names)
 
 
 def _to_mapping(record: Record) -> Mapping[str, Any]:
@@ -232,10 +234,10 @@ def _to_mapping(record: Record) -> Mapping[str, Any]:
     return record.value
 
 
-def _of_data_set(name: str, data_set: Any, only: Collection[str]) -> Table:
+def _of_data_set(name: str, data_set: Any, only: Collection[str]) -> RecordTable:
     names, class_names = _readable(data_set.features, only)
     records = enumerate(data_set.select_columns(names), 1)
-    return Table(name, names, ((f"{name}, record {n}", row) for n, row in records), class_names=class_names)
+    return RecordTable(name, names, ((f"{name}, record {n}", row) for n, row in records), class_names=class_names)
 
 
 def _readable(features: Mapping[str, Any], only: Collection[str]) -> tuple[list[str], dict[str, Sequence[str]]]:

@@ -276,7 +276,7 @@ class Tokenizer:
             if plain := [token["content"] for token in added if not token["special"]]:
                 raise CheckpointError(f"{source}: added token {plain[0]!r} is not special, which is not supported")
             pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
-            return cls._fromwrite_bytes(words, pairs, specials)
+            return cls._from_printable(words, pairs, specials)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{source}: not a tokenizer file ({type(error).__name__}: {error})") from None
 
@@ -287,12 +287,12 @@ class Tokenizer:
         lines = _read_text(merges).splitlines()
         pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
         try:
-            return cls._fromwrite_bytes(words, pairs, specials)
+            return cls._from_printable(words, pairs, specials)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{merges}: does not belong to {vocabulary.name} ({error})") from None
 
     @classmethod
-    def _fromwrite_bytes(
+    def _from_printable(
         cls, words: Mapping[str, int], pairs: Iterable[Sequence[str]], specials: Mapping[str, int]
     ) -> "Tokenizer":
         vocabulary = {read_bytes(word): id for word, id in words.items()}

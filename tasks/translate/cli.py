@@ -17,7 +17,7 @@ from suite.tasks.translate.task import TranslateTask
 from suite.wording import count
 
 if TYPE_CHECKING:
-    from suite.task.kit.bulk_rows import Row
+    from suite.task.kit.bulk_rows import BulkRow
     from suite.tasks.translate.pipeline import Translator
     from suite.tasks.translate.results import Translation
 
@@ -123,7 +123,7 @@ def _run_bulk(
     languages: Counter[str] = Counter()
     doubts = 0
 
-    def seen(row: Row, result: Translation) -> None:
+    def seen(row: BulkRow, result: Translation) -> None:
         nonlocal doubts
         if result.source is not None:
             languages[result.source] += 1

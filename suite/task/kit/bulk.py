@@ -24,9 +24,9 @@ from suite.data.record_files import decode_lines
 from suite.errors import ConfigError, DataError
 from suite.files import write_atomic
 from suite.task.kit.bulk_rows import (
+    BulkRow,
     Input,
     Kind,
-    Row,
     Rows,
     check_fits,
     header,
@@ -96,7 +96,7 @@ def process(
     as_json: bool = False,
     settings: Mapping[str, Any] | None = None,
     progress: Callable[[int], object] = lambda records: None,
-    seen: Callable[[Row, Any], object] = lambda row, result: None,
+    seen: Callable[[BulkRow, Any], object] = lambda row, result: None,
     total: Callable[[int], object] = lambda records: None,
 ) -> Done:
     """Answer every record of a file.
@@ -198,13 +198,13 @@ class _Work:
         form: BulkFormat,
         written: Kind,
         progress: Callable[[int], object],
-        seen: Callable[[Row, Any], object],
+        seen: Callable[[BulkRow, Any], object],
     ) -> None:
         self.answer, self.form, self.written, self.progress, self.seen = answer, form, written, progress, seen
         self.names: list[str] = list(form.columns)
         self.empty = 0
 
-    def answered(self, rows: Rows, chunk: Sequence[Row]) -> str:
+    def answered(self, rows: Rows, chunk: Sequence[BulkRow]) -> str:
         """The lines that some rows become."""
         asked = [row for row in chunk if row.text.strip()]
         texts = [row.text if row.second is None else (row.text, row.second) for row in asked]
@@ -368,9 +368,9 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
     return done, size
 
 
-def _chunks(rows: Iterator[Row], most: int, characters: int) -> Iterator[list[Row]]:
+def _chunks(rows: Iterator[BulkRow], most: int, characters: int) -> Iterator[list[BulkRow]]:
     """Rows that are answered together."""
-    chunk: list[Row] = []
+    chunk: list[BulkRow] = []
     size = 0
     for row in rows:
         length = len(row.text) + len(row.second or "")

@@ -38,7 +38,7 @@ _LANGUAGE = re.compile(r"\.[a-z]{2}")  # parallel texts are told apart by their 
 _TEXT = "text"  # the usual name of the column
 
 
-class Row(NamedTuple):
+class BulkRow(NamedTuple):
     """One row.
 
     Attributes:
@@ -76,7 +76,7 @@ class Rows:
     end: str = "\n"
     names: list[str] | None = None
     delimiter: str = "\t"
-    rows: Iterator[Row] = field(default_factory=lambda: iter(()))
+    rows: Iterator[BulkRow] = field(default_factory=lambda: iter(()))
 
 
 def kind_of(path: Path) -> Kind:
@@ -162,13 +162,13 @@ def parted(line: str) -> tuple[str, str]:
     return raw, line[len(raw) :] or "\n"
 
 
-def _texts(lines: Iterable[str], name: str) -> Iterator[Row]:
+def _texts(lines: Iterable[str], name: str) -> Iterator[BulkRow]:
     for number, line in enumerate(lines, 1):
         raw, end = parted(line)
-        yield Row(f"{name}, line {number}", raw, raw, end, [raw])
+        yield BulkRow(f"{name}, line {number}", raw, raw, end, [raw])
 
 
-def _objects(lines: Iterable[str], name: str, column: str, second: str | None) -> Iterator[Row]:
+def _objects(lines: Iterable[str], name: str, column: str, second: str | None) -> Iterator[BulkRow]:
     for number, line in enumerate(lines, 1):
         if not line.strip():  # not a record
             continue
@@ -179,7 +179,7 @@ def _objects(lines: Iterable[str], name: str, column: str, second: str | None) -
         text, other = _value(record, column, where), None if second is None else _value(record, second, where)
         check_surrogates(record, where)  # anywhere: the whole object is written again
         raw, end = parted(line)
-        yield Row(where, text, raw, end, record, other)
+        yield BulkRow(where, text, raw, end, record, other)
 
 
 def _value(record: dict[str, Any], column: str, where: str) -> str:
@@ -235,7 +235,9 @@ def _place(names: Sequence[str] | None, width: int, column: str | None, name: st
     raise DataError(f"{name}, line 1: no column {column!r}; {there}")
 
 
-def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, places: Sequence[int]) -> Iterator[Row]:
+def _checked(
+    rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, places: Sequence[int]
+) -> Iterator[BulkRow]:
     for number, line, cells in rows:
         raw, end = parted(line)
         if cells in ([], [""]):  # a blank line is a row without text
@@ -246,7 +248,7 @@ def _checked(rows: Iterable[tuple[int, str, list[str]]], name: str, width: int, 
                 "cells that contain the delimiter"
             )
         text, *second = (cells[place] for place in places)
-        yield Row(f"{name}, line {number}", text, raw, end, cells, *second)
+        yield BulkRow(f"{name}, line {number}", text, raw, end, cells, *second)
 
 
 def _tab_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, str, list[str]]]:
@@ -281,7 +283,7 @@ def header(rows: Rows, added: Sequence[str], written: Kind) -> str:
     return _join([*names, *added], written, "," if written == "csv" else "\t") + "\n"
 
 
-def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any], written: Kind) -> str:
+def written_row(rows: Rows, row: BulkRow, added: Sequence[str], values: Sequence[Any], written: Kind) -> str:
     """A row with its new values, with its end.
 
     Args:
@@ -307,7 +309,7 @@ def written_row(rows: Rows, row: Row, added: Sequence[str], values: Sequence[Any
     return _join([*map(str, row.cells), *cells], written, delimiter) + (row.end if written == rows.kind else "\n")
 
 
-def check_fits(row: Row, written: Kind) -> None:
+def check_fits(row: BulkRow, written: Kind) -> None:
     """Refuse a row whose cells a file of the output's kind cannot hold, before anything is answered.
 
     Raises:

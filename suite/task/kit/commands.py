@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from suite.evaluation import Report
     from suite.task.contract import Task
     from suite.task.kit.bulk import Done
-    from suite.task.kit.bulk_rows import Row
+    from suite.task.kit.bulk_rows import BulkRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ def run_bulk(
     settings: dict[str, Any],
     *,
     second: str | None = None,
-    seen: Callable[[Row, Any], object] = lambda row, result: None,
+    seen: Callable[[BulkRow, Any], object] = lambda row, result: None,
     remarks: Callable[[Done], Sequence[str]] = lambda done: (),
 ) -> Done:
     """Answer every record of a file; see `suite.task.kit.bulk.process`.
