@@ -13,9 +13,10 @@ from torch.utils._pytree import tree_leaves
 from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.model.lora import add_lora
+from suite.tasks.classify.loss import classification
 from suite.training import Example, ShuffledSource, train
 from suite.training.device import emulates_bfloat16, has_bfloat16, use_bfloat16
-from suite.training.loss import LossFunction, classification
+from suite.training.loss import LossFunction
 from suite.training.recipe import AveragingConfig, BatchConfig, OptimizerConfig, Recipe, RunConfig
 
 CPU = torch.device("cpu")
