@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all."""
+"""Write files and folders atomically: they appear complete or not at all."""
 
 import os
 import secrets
@@ -9,14 +9,14 @@ from pathlib import Path
 
 
 def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
-    """Write a file so that a reader, a crash or a full disk never meets half of it: temporary name, sync, rename.
+    """Write a file atomically (temporary name, sync, rename), so that a crash or full disk never leaves half of it.
 
     Args:
-        path: the file; its directory is made if need be.
-        content: what it shall hold, or a function that writes it to the path it is given.
+        path: the file; its directory is created if missing.
+        content: the bytes to write, or a function that writes the file to a given path.
 
     Raises:
-        OSError: it could not be written; what was there before is unchanged.
+        OSError: the file could not be written; its previous version is unchanged.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
@@ -27,10 +27,10 @@ def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
             temporary.write_bytes(content)
         else:
             content(temporary)
-            temporary.chmod(mode)  # safetensors writes files that nobody else may read, whatever the umask
+            temporary.chmod(mode)  # safetensors writes files that only their owner may read, whatever the umask
         _sync(temporary)
         temporary.replace(path)
-        _sync(path.parent)  # the rename itself is on disk only once the directory is
+        _sync(path.parent)  # the rename is on disk only once the directory is synced
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -46,7 +46,7 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Give a temporary folder to fill, which becomes `path` at the end; whoever comes second finds the first's work."""
+    """Yield a temporary folder to fill, then rename it to `path`; if another process was first, its folder is kept."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     temporary.mkdir(parents=True)
     try:

@@ -1,6 +1,6 @@
-"""A task and a model, put together for use from Python.
+"""Combine a task and a model into a callable for use from Python.
 
-The module is not called `pipeline`: once imported it would hide the function `suite.pipeline`.
+The module is not called `pipeline`, because once imported it would hide the function `suite.pipeline`.
 """
 
 from __future__ import annotations
@@ -20,22 +20,23 @@ def pipeline(
     quantize: str | None = None,
     **options: Any,
 ) -> Callable[..., Any]:
-    """A callable that does a task.
+    """Return a callable that performs a task with a model.
 
     Args:
         task: "lm", or another installed task.
-        model: a loaded model, or the name of one: an embedded checkpoint, a directory, or a Hugging Face id
-            (None: the checkpoint embedded for the task).
-        device: where to load it.
+        model: a loaded model, or its name: an embedded checkpoint, a directory, or a Hugging Face id (None: the
+            checkpoint embedded for the task).
+        device: device to load the model on.
         quantize: type of the weights while decoding on a CPU: "float16" or "int8" (None: float32).
-        options: the task's own; see the task.
+        options: the task's own options; see the task.
 
     Returns:
-        a callable: one input gives one result, and a list, tuple, generator or array of them a list. A result prints
-        as its text, and `to_dict()` gives plain values; "lm" gives `.text`, `.tokens` and `.logprobs`.
+        a callable: a single input gives a single result; a list, tuple, generator or array of inputs gives a list of
+        results. A result prints as its text, and its `to_dict()` returns plain values; results of "lm" have
+        `.text`, `.tokens` and `.logprobs`.
 
     Raises:
-        SuiteError: there is no such task or model, or it cannot be read.
+        SuiteError: there is no such task or model, or the model cannot be read.
 
     Example:
         >>> from suite import pipeline

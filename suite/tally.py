@@ -1,4 +1,4 @@
-"""Where a model's parameters are, and what they weigh; the table of "The Illustrated GPT-2", for any model.
+"""Count a model's parameters and bytes by tensor: the table of "The Illustrated GPT-2", for any model.
 
 Source: Alammar 2019, "The Illustrated GPT-2".
 """
@@ -17,17 +17,17 @@ from suite.errors import CheckpointError
 if TYPE_CHECKING:
     from suite.model import ModelConfig
 
-BYTES = {"float32": 4, "float16": 2}  # of a value
+BYTES = {"float32": 4, "float16": 2}  # per value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weight:
-    """A tensor, or those of the same name and shape in several blocks.
+    """A weight tensor, or the tensors of the same name and shape in several blocks.
 
     Attributes:
         name: as in the state dict, with `*` for the block's number.
-        shape: of one.
-        count: how many there are.
+        shape: shape of each tensor.
+        count: number of tensors.
     """
 
     name: str
@@ -36,24 +36,24 @@ class Weight:
 
     @property
     def parameters(self) -> int:
-        """In all of them."""
+        """Total number of parameters of all `count` tensors."""
         return self.count * math.prod(self.shape)
 
     @property
     def part(self) -> str:
-        """What it belongs to: "embeddings", "blocks", "norm" or "head"."""
+        """The part of the model that it belongs to: "embeddings", "blocks", "norm" or "head"."""
         first = self.name.partition(".")[0]
         return "embeddings" if first in ("tokens", "positions") else first
 
     def nbytes(self, storage: str) -> int:
-        """Bytes in a checkpoint stored as "float32", "float16" or "int8" (matrices, with a float32 scale a row)."""
+        """Bytes in a checkpoint stored as "float32", "float16" or "int8" (matrices, plus a float32 scale per row)."""
         if storage == "int8" and len(self.shape) == 2:
             return self.parameters + self.count * 4 * self.shape[0]
         return self.parameters * BYTES.get(storage, 4)
 
 
 def tally(config: ModelConfig) -> list[Weight]:
-    """The weights of a model in the order it uses them; tied ones stand once. No memory is taken for them.
+    """List the weights of a model in the order it uses them, tied weights once. Allocates no memory for them.
 
     Example:
         >>> from suite import ModelConfig
@@ -70,7 +70,7 @@ def tally(config: ModelConfig) -> list[Weight]:
 
 
 def cache_bytes(config: ModelConfig, dtype: str) -> int:
-    """Bytes of keys and values that one token leaves behind, in "float32" or "float16".
+    """Bytes of keys and values that the KV cache stores per token, as "float32" or "float16".
 
     Example:
         >>> from suite import ModelConfig
@@ -82,10 +82,11 @@ def cache_bytes(config: ModelConfig, dtype: str) -> int:
 
 
 def read_head(directory: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
-    """What a checkpoint of ours says of itself, without torch and without reading its weights.
+    """Read the settings and tensor shapes of a checkpoint in our format, without torch and without its weights.
 
     Returns:
-        the content of config.json, and the shape of each tensor in model.safetensors (scales of int8 ones left out).
+        the content of config.json, and the shape of each tensor in model.safetensors (scales of int8 tensors are
+        left out).
 
     Raises:
         CheckpointError: a file is missing or damaged.

@@ -1,4 +1,4 @@
-"""Models on disk, and from a name to a model: see `loading` for the way that `suite.load` takes."""
+"""Checkpoints: save models to disk and load them by name; `loading` has the steps of `suite.load`."""
 
 from suite.checkpoint.format import (
     Base,

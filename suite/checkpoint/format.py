@@ -1,9 +1,9 @@
-"""A model on disk: a directory with config.json, model.safetensors, tokenizer.json and README.md.
+"""The checkpoint format: a directory with config.json, model.safetensors, tokenizer.json and README.md.
 
-A checkpoint may also be an addition to a base model: then it holds the head and low-rank additions alone, and names the
+A checkpoint may also be an addition to a base model: then it holds only the head and low-rank additions, and names the
 base and its fingerprint.
 
-The checkpoint of a run that has not come to its end says so in config.json: "unfinished": {"step": 300, "steps": 1000}.
+The checkpoint of an unfinished run says so in config.json: "unfinished": {"step": 300, "steps": 1000}.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from suite.text.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
-HEAD = "output."  # prefix of the tensors of a head
-TASK = "task."  # prefix of tensors that are the task's own
+HEAD = "output."  # prefix of the head's tensors
+TASK = "task."  # prefix of the task's own tensors
 
 
 @dataclass(frozen=True, kw_only=True)
 class Base:
-    """What an addition is added to.
+    """The base model of an addition, and the rank and scale of the addition.
 
     Attributes:
-        name: of the base model, as for `suite.load`.
-        fingerprint: of its weights; see `fingerprint`.
-        rank, alpha: of the low-rank additions; rank 0 where there is a head alone.
+        name: name of the base model, as for `suite.load`.
+        fingerprint: SHA-256 of its weights; see `fingerprint`.
+        rank, alpha: rank and scale of the low-rank additions; rank 0 if there is only a head.
     """
 
     name: str
@@ -52,11 +52,11 @@ class Base:
 
 @dataclass(frozen=True, kw_only=True)
 class Unfinished:
-    """How far a run had come that is not at its end.
+    """The progress of an unfinished training run.
 
     Attributes:
-        step: optimizer steps taken.
-        steps: of the whole run.
+        step: optimizer steps taken so far.
+        steps: optimizer steps of the whole run.
     """
 
     step: int
@@ -68,18 +68,18 @@ class Unfinished:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """What a checkpoint directory holds.
+    """The content of a checkpoint directory.
 
     Attributes:
         config: the model's shape.
         state_dict: float32 weights, whatever type they are stored in.
-        head: weight (C, D) and bias (C,) of the task's head, float32; empty where it has none.
-        tokenizer: None where tokens are not text (music events).
+        head: weight (C, D) and bias (C,) of the task's head, float32; empty if it has no head.
+        tokenizer: None if tokens are not text (music events).
         task: name of the task the model was trained for.
         extra: the task's own settings, plain JSON.
-        tensors: the task's own, beside the model.
+        tensors: the task's own tensors, besides the model's.
         directory: where it was read from.
-        unfinished: how far its run had come; None where it is at its end.
+        unfinished: progress of its training run; None if the run is finished.
     """
 
     config: ModelConfig
@@ -94,10 +94,10 @@ class Checkpoint:
 
 
 def check_head(head: Mapping[str, Tensor], config: ModelConfig, path: Path) -> None:
-    """Check that a head is whole and fits the model; none at all fits.
+    """Check that a head is complete and fits the model; an empty head is accepted.
 
     Raises:
-        CheckpointError: names the tensor that is missing, extra or misshapen.
+        CheckpointError: a tensor is missing, extra or misshapen; the message names it.
     """
     if head:
         outputs = next(iter(head.values())).shape[0]
@@ -107,7 +107,7 @@ def check_head(head: Mapping[str, Tensor], config: ModelConfig, path: Path) -> N
 
 
 class _Unfilled(TorchFunctionMode):
-    """Leaves out normal initial values: on the meta device they are nothing, and import the compiler (3 seconds)."""
+    """Skips `nn.init.normal_`: on the meta device it fills nothing, but imports the compiler (3 seconds)."""
 
     def __torch_function__(
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -117,7 +117,7 @@ class _Unfilled(TorchFunctionMode):
 
 
 def skeleton(config: ModelConfig) -> Transformer:
-    """A transformer on the meta device: every shape, no memory, waiting for weights."""
+    """Build a transformer on the meta device: it has all shapes but no memory, until weights are assigned."""
     from suite.model.transformer import Transformer
 
     with torch.device("meta"), _Unfilled():
@@ -125,12 +125,12 @@ def skeleton(config: ModelConfig) -> Transformer:
 
 
 def expected_tensors(config: ModelConfig) -> dict[str, Tensor]:
-    """Names and shapes of a model's weights, on the meta device; tied weights stand once."""
+    """Names and shapes of a model's weights, as tensors on the meta device; tied weights are listed once."""
     return untied(config, skeleton(config).state_dict())
 
 
 def additions_of(config: ModelConfig, base: Base) -> dict[str, Tensor]:
-    """Names and shapes of the low-rank additions to a model of this shape, on the meta device."""
+    """Names and shapes of the low-rank additions to a model of this shape, as tensors on the meta device."""
     if not base.rank:
         return {}
     transformer = skeleton(config)
@@ -140,7 +140,7 @@ def additions_of(config: ModelConfig, base: Base) -> dict[str, Tensor]:
 
 
 def fingerprint(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> str:
-    """SHA-256 of a model's weights as float32, whatever files and types they are stored in."""
+    """SHA-256 (hexadecimal) of a model's weights as float32, whatever files and types they are stored in."""
     digest = hashlib.sha256()
     for name, tensor in sorted(untied(config, state_dict).items()):
         digest.update(name.encode())
@@ -149,7 +149,7 @@ def fingerprint(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> str:
 
 
 def untied(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """A state dict without the second name of tied embeddings."""
+    """Return a state dict without head.weight if it is tied to the embeddings."""
     return {name: tensor for name, tensor in state_dict.items() if name != "head.weight" or not config.tie_embeddings}
 
 
@@ -171,18 +171,18 @@ def save_checkpoint(
     """Write a checkpoint directory.
 
     Args:
-        directory: made if need be; files of the same names are replaced.
+        directory: created if missing; files of the same names are replaced.
         config: the model's shape.
-        state_dict: its weights; with `base`, the additions alone.
-        tokenizer: None where tokens are not text, or where it is the base's.
+        state_dict: the model's weights; with `base`, only the additions.
+        tokenizer: None if tokens are not text, or if it is the base's.
         task: name of the task.
         head: weight and bias of the task's head.
-        base: of an addition (None: the checkpoint stands alone).
+        base: base model of an addition (None: the checkpoint is a complete model).
         storage: type of the weights on disk. int8 keeps a float32 scale for each output channel of each matrix.
         extra: the task's own settings, plain JSON.
-        tensors: the task's own, beside the model; none of int8, which is for weights with scales.
-        card: text of README.md (None: left as it is).
-        unfinished: how far the run is, where it is not at its end.
+        tensors: the task's own tensors, besides the model's; not of type int8, which is for weights with scales.
+        card: text of README.md (None: left unchanged).
+        unfinished: progress of the run, if it is not finished.
 
     Raises:
         CheckpointError: a tensor does not fit the configuration, or the disk is full.
@@ -205,7 +205,7 @@ def save_checkpoint(
     path = directory / "config.json"
     if unfinished is not None:
         settings["unfinished"] = dataclasses.asdict(unfinished)
-        if path.exists():  # a run that goes on: killed between the two files, it must not pass for finished
+        if path.exists():  # a resumed run: if killed between the two writes, it must not look finished
             _write_settings(path, settings)
     write_tensors(directory / "model.safetensors", pack(weights, storage))
     if tokenizer is not None:
@@ -216,7 +216,7 @@ def save_checkpoint(
 
 
 def mark_unfinished(directory: Path, unfinished: Unfinished) -> None:
-    """Say in a checkpoint directory how far its run is now; the weights stay.
+    """Record a run's progress in its checkpoint's config.json; the weights are unchanged.
 
     Raises:
         CheckpointError: there is no checkpoint, or the disk is full.
@@ -230,7 +230,7 @@ def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """The content of a directory's config.json.
+    """Return the content of a directory's config.json.
 
     Raises:
         CheckpointError: it is missing or is not a JSON object.
@@ -253,13 +253,13 @@ def load_checkpoint(
     """Read a checkpoint directory.
 
     Args:
-        directory: of the checkpoint.
-        base: what it is added to, where it is an addition; `suite.load` finds it.
-        settings: the content of its config.json, where it has been read already.
+        directory: the checkpoint's directory.
+        base: the base model, if the checkpoint is an addition; `suite.load` finds it.
+        settings: the content of its config.json, if it has been read already.
 
     Raises:
-        CheckpointError: a file is missing or damaged, the format is from a later version of suite, or a tensor is
-            missing, extra or misshapen (it is named), or the base is not the one that it was trained on.
+        CheckpointError: a file is missing or damaged, the format is from a later version of suite, a tensor is
+            missing, extra or misshapen (it is named), or `base` is not the model that it was trained on.
     """
     from suite.text.tokenizer import Tokenizer
 

@@ -1,7 +1,7 @@
-"""GPT-2 as `transformers` keeps it on disk, in and out, without importing that library.
+"""Read and write GPT-2 directories in the format of `transformers`, without importing that library.
 
-Their blocks and ours do the same arithmetic; what differs is names, and that their linear layers (`Conv1D`) store
-weights as [in, out] where ours are [out, in].
+Their blocks and ours do the same arithmetic; only the names differ, and their linear layers (`Conv1D`) store weights as
+[in, out] where ours are [out, in].
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from suite.checkpoint.model import Model
     from suite.text.tokenizer import Tokenizer
 
-# our module -> theirs; the linear ones are stored transposed
+# our module -> theirs; weights of linear layers are stored transposed
 _OUTSIDE = {"tokens": "wte", "positions": "wpe", "norm": "ln_f", "head": "lm_head"}
 _NORMS = {"attention_norm": "ln_1", "mlp_norm": "ln_2"}
 _LINEAR = {
@@ -40,7 +40,7 @@ _ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "relu2": "relu2",
 }
-# what transformers' GPT2Config assumes where config.json is silent
+# defaults of transformers' GPT2Config for settings that config.json lacks
 _DEFAULTS: dict[str, Any] = {
     "vocab_size": 50257,
     "n_positions": 1024,
@@ -58,23 +58,23 @@ _DEFAULTS: dict[str, Any] = {
     "reorder_and_upcast_attn": False,
     "add_cross_attention": False,
 }
-# settings of theirs that change the arithmetic, and that we have with one value alone
+# settings that change the arithmetic, of which we support only the default
 _FIXED = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
 
 
 def read(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoint:
-    """Read a GPT-2 directory that `transformers` wrote.
+    """Read a GPT-2 directory written by `transformers`.
 
     Args:
-        directory: with config.json, weights in safetensors (one file or shards), and a tokenizer or none.
-        settings: the content of config.json, where it has been read already.
+        directory: has config.json, weights in safetensors (one file or shards), and optionally a tokenizer.
+        settings: the content of config.json, if it has been read already.
 
     Returns:
-        a checkpoint of task "lm"; what needs no transposing is still mapped from the file.
+        a checkpoint of task "lm"; tensors that need no transposing are still memory-mapped from the file.
 
     Raises:
         CheckpointError: the weights are pickled, damaged, or missing, extra or misshapen (the tensor is named), or the
-            configuration is of a model that is not quite GPT-2.
+            configuration differs from GPT-2 in a way that is not supported.
     """
     from suite.text.tokenizer import Tokenizer
 
@@ -96,13 +96,13 @@ def read(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoi
 
 
 def read_model_config(directory: Path, settings: Mapping[str, Any] | None = None) -> ModelConfig:
-    """The model that a GPT-2 directory's config.json describes.
+    """Convert a GPT-2 directory's config.json to a `ModelConfig`.
 
-    Their dropout on embeddings is not read: here it is that on residual branches.
+    Their dropout rate of embeddings is not read: ours is that of residual branches.
 
     Raises:
-        CheckpointError: it is not of a GPT-2, a setting is not a number where it must be one, or changes the
-            arithmetic in a way that `Transformer` does not have.
+        CheckpointError: it does not describe a GPT-2, a setting that must be a number is not, or a setting changes
+            the arithmetic in a way that `Transformer` does not support.
     """
     path = directory / "config.json"
     settings = _DEFAULTS | dict(read_config(directory) if settings is None else settings)
@@ -141,7 +141,7 @@ def read_model_config(directory: Path, settings: Mapping[str, Any] | None = None
 
 
 def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
-    """All tensors of a directory by their names there, and the file to name in errors."""
+    """Return all tensors of a directory by name, and the path of the file to name in errors."""
     single, index = directory / "model.safetensors", directory / "model.safetensors.index.json"
     if single.exists():
         return read_tensors(single), single
@@ -160,7 +160,7 @@ def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
 
 
 def _plain_names(tensors: Mapping[str, Tensor], config: ModelConfig, source: Path) -> dict[str, Tensor]:
-    """Tensors without the prefix of GPT2LMHeadModel, without masks, and with tied weights once, as wte.weight."""
+    """Drop the prefix of GPT2LMHeadModel from names, drop masks, and keep tied weights once, as wte.weight."""
     plain = {name.removeprefix("transformer."): tensor for name, tensor in tensors.items() if not name.endswith(_MASKS)}
     if config.tie_embeddings and "lm_head.weight" in plain:
         head = plain.pop("lm_head.weight")
@@ -173,7 +173,7 @@ def _plain_names(tensors: Mapping[str, Tensor], config: ModelConfig, source: Pat
 
 
 def _their_name(name: str) -> tuple[str, bool]:
-    """Their name of one of our tensors, and whether it is stored transposed there."""
+    """Return GPT2Model's name for one of our tensors, and whether it is stored transposed there."""
     module, _, kind = name.rpartition(".")
     if module in _OUTSIDE:
         return f"{_OUTSIDE[module]}.{kind}", False
@@ -182,7 +182,7 @@ def _their_name(name: str) -> tuple[str, bool]:
 
 
 def to_transformers(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our tensors under the names of GPT2Model, matrices transposed where they are there (as views)."""
+    """Rename our tensors to the names of GPT2Model; weights of linear layers are transposed (as views)."""
     tensors: dict[str, Tensor] = {}
     for name, tensor in state_dict.items():
         theirs, transposed = _their_name(name)
@@ -191,22 +191,22 @@ def to_transformers(state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _from_transformers(tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
-    """The inverse of `to_transformers`, for our names; to float32, in our layout in memory."""
+    """Return the tensors of our `names`, from those of GPT2Model, as contiguous float32."""
     state_dict: dict[str, Tensor] = {}
     for name in names:
         theirs, transposed = _their_name(name)
         tensor = tensors[theirs]
-        # contiguous, because products of the other layout round differently: a run that goes on from a checkpoint of
-        # ours would part from the run that began here
+        # contiguous, because matrix products in the other layout round differently: a run resumed from our checkpoint
+        # would diverge from the run that started from these weights
         state_dict[name] = (tensor.t().contiguous() if transposed else tensor).float()
     return state_dict
 
 
 def check_expressible(config: ModelConfig) -> None:
-    """Tell whether GPT-2's format has room for a model.
+    """Check that GPT-2's format can represent a model.
 
     Raises:
-        ConfigError: names the first field that it has not.
+        ConfigError: it cannot; the message names the first field that does not fit.
     """
     fits = {
         "position": config.position == "learned",
@@ -233,12 +233,12 @@ def export(
     """Write a model as a GPT-2 directory, which `AutoModelForCausalLM` and `AutoTokenizer` load.
 
     Args:
-        model: of a configuration that GPT-2's format can say, not prepared for inference.
-        directory: made if need be; files of the same names are replaced.
+        model: its configuration must be representable in GPT-2's format; not prepared for inference.
+        directory: created if missing; files of the same names are replaced.
         storage: type of the weights on disk.
 
     Raises:
-        ConfigError: the format cannot say what the model is; the field is named.
+        ConfigError: the format cannot represent the model; the message names the field.
         CheckpointError: the directory cannot be written.
 
     Example:
@@ -259,7 +259,7 @@ def export(
     write_tensors(directory / "model.safetensors", tensors, {"format": "pt"})
     if model.tokenizer is not None:
         model.tokenizer.save(directory)
-    if (card := model.directory / "README.md").exists():  # the licence of what the model learned from goes with it
+    if (card := model.directory / "README.md").exists():  # it has the licence of the training data
         write_atomic(directory / "README.md", card.read_bytes())
     ends = _end_tokens(model.tokenizer)
     write_atomic(directory / "generation_config.json", _json(ends))
@@ -267,7 +267,7 @@ def export(
 
 
 def _their_config(config: ModelConfig) -> dict[str, Any]:
-    """Settings of GPT2Config that say what a model is."""
+    """Return the settings of GPT2Config that describe a model."""
     activations = {ours: theirs for theirs, ours in reversed(_ACTIVATIONS.items())}
     return {
         "architectures": ["GPT2LMHeadModel"],
@@ -289,7 +289,7 @@ def _their_config(config: ModelConfig) -> dict[str, Any]:
 
 
 def _end_tokens(tokenizer: Tokenizer | None) -> dict[str, int | None]:
-    """Ids that begin and end a text; null where there are none, or GPT2Config assumes 50256."""
+    """Ids of the special tokens that begin, end and pad a text; None if missing, else GPT2Config assumes 50256."""
     specials = {} if tokenizer is None else tokenizer.specials
     end = specials.get("<eos>")
     return {"bos_token_id": specials.get("<bos>", end), "eos_token_id": end, "pad_token_id": specials.get("<pad>")}

@@ -1,4 +1,4 @@
-"""From a name to a directory: an embedded checkpoint, a local path, or a Hugging Face id."""
+"""Find the directory of a model: an embedded checkpoint, a local path, or a Hugging Face id."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from suite.errors import CheckpointError, ConfigError
 from suite.task.registry import embedded, registered, suggest
 
 PUBLISHED = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
-# what is fetched of a repository; the same weights for other libraries stay where they are
+# files to fetch from a repository; copies of the weights for other libraries are not fetched
 NEEDED = (
     "config.json",
     "model.safetensors",
@@ -24,16 +24,16 @@ _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 
 
 def resolve(name: str | Path, *, revision: str | None = None) -> Path:
-    """The directory a name stands for.
+    """Return the directory of a model, fetching it if need be.
 
     Args:
-        name: in this order, a directory with a checkpoint (or of a run, with a checkpoint in it), an embedded
-            checkpoint, or a Hugging Face id, which is fetched into that library's cache.
+        name: tried in this order: a directory with a checkpoint (or a run's directory with a checkpoint in it), an
+            embedded checkpoint, a Hugging Face id, which is fetched into that library's cache.
         revision: branch, tag or commit of a Hugging Face id.
 
     Raises:
         CheckpointError: there is no such model, or it cannot be fetched; the message says what to do.
-        ConfigError: a revision of something that has none.
+        ConfigError: a revision is given for a local or embedded checkpoint.
     """
     name = str(name)
     directory = local(name) or embedded().get(name)
@@ -60,16 +60,16 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
 
 
 def local(name: str) -> Path | None:
-    """A checkpoint's directory of that name, or the checkpoint in a run's directory."""
+    """Return the checkpoint directory at a path, or the checkpoint in a run's directory; None if there is neither."""
     path = Path(name)
     return next((folder for folder in (path, path / "checkpoint") if (folder / "config.json").is_file()), None)
 
 
 def _fetch(identifier: str, revision: str | None) -> Path:
-    """Fetch a repository of the Hugging Face hub, or find it in the cache.
+    """Return the local directory of a Hugging Face repository, downloaded unless it is in the cache.
 
     Raises:
-        CheckpointError: one line that says what to do.
+        CheckpointError: it cannot be fetched; the message is one line and says what to do.
     """
     from huggingface_hub import snapshot_download
 
@@ -80,7 +80,7 @@ def _fetch(identifier: str, revision: str | None) -> Path:
 
 
 def _why_not_fetched(identifier: str, revision: str | None, error: Exception) -> str:
-    """One line on what went wrong with the Hugging Face hub, and what to do."""
+    """Return a one-line message that says why a download failed and what to do."""
     from huggingface_hub import constants, errors
 
     pinned = identifier if revision is None else f"{identifier} at {revision}"

@@ -1,6 +1,6 @@
-"""From a name to a model, one way: name, directory, settings, tensors, model.
+"""Load a model by name, in steps: name, directory, settings, tensors, model.
 
-`hub` finds the directory; its config.json, read once, says which reader takes the weights; `model` puts them together.
+`hub` finds the directory; its config.json, read once, decides which reader reads the weights; `model` assembles them.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ def load(
     quantize: str | None = None,
     revision: str | None = None,
 ) -> Model:
-    """Read a model.
+    """Load a model by name.
 
     Args:
-        name: of an embedded checkpoint ("lm"), a directory (ours, or GPT-2 as `transformers` saves it), "gpt2",
-            "gpt2-medium", "gpt2-large", "gpt2-xl", or another Hugging Face id of one of the two kinds.
-        device: where the weights go.
-        dtype: of the weights (None: float32).
-        quantize: prepares for inference alone, with "float32", "float16" or "int8" weights (None: as they are, ready to
+        name: an embedded checkpoint ("lm"), a directory (ours, or GPT-2 as `transformers` saves it), "gpt2",
+            "gpt2-medium", "gpt2-large", "gpt2-xl", or another Hugging Face id whose files are in either format.
+        device: device of the weights.
+        dtype: type of the weights (None: float32).
+        quantize: prepare for inference only, with "float32", "float16" or "int8" weights (None: unchanged, ready to
             train or to save); see `suite.model.quantize.prepare_for_inference`.
         revision: branch, tag or commit of a Hugging Face id.
 
     Raises:
         CheckpointError: there is no such model, or it cannot be read; the message says what to do.
-        ConfigError: the device is not there, or the options contradict each other.
+        ConfigError: the device is not available, or the options contradict each other.
 
     Warns:
-        UnfinishedWarning: the model's training run has not come to its end.
+        UnfinishedWarning: the model's training run is not finished.
 
     Example:
         >>> from suite import load
@@ -79,15 +79,15 @@ def convert(
     """Write a model in another format.
 
     Args:
-        name: of the model, as for `load`.
-        directory: made if need be; there must be no model in it.
+        name: the model's name, as for `load`.
+        directory: created if missing; must not contain a model.
         to: "transformers" (a GPT-2 directory) or "suite".
-        storage: type of the weights on disk; int8 for "suite" alone.
+        storage: type of the weights on disk; int8 for "suite" only.
         revision: branch, tag or commit of a Hugging Face id.
 
     Raises:
-        CheckpointError: the model cannot be read, or the directory not written.
-        ConfigError: the format cannot hold this model, or the directory holds one already.
+        CheckpointError: the model cannot be read, or the directory cannot be written.
+        ConfigError: the format cannot represent this model, or the directory already contains a model.
     """
     source, directory = resolve(name, revision=revision), Path(directory)
     if directory.resolve() == source.resolve():
@@ -117,10 +117,10 @@ def convert(
 
 
 def read(directory: Path) -> Checkpoint:
-    """Read a directory of either kind, told apart by its config.json; what is added to a base, with its base.
+    """Read a directory in our format or GPT-2's, as its config.json says; an addition is merged into its base.
 
     Raises:
-        CheckpointError: it is of neither kind, or damaged, or its tokenizer has ids that the model has not.
+        CheckpointError: it is in neither format, or damaged, or its tokenizer has more ids than the model.
     """
     settings = read_config(directory)
     if settings.get("format") != "suite":
@@ -138,11 +138,11 @@ def read(directory: Path) -> Checkpoint:
 
 
 def vocabulary(name: str) -> tuple[Tokenizer, int]:
-    """The tokenizer and the context of the model that training data are prepared for.
+    """Return the tokenizer and the context (tokens) of the model that training data are prepared for.
 
     Raises:
         CheckpointError: there is no such model.
-        ConfigError: it has no tokenizer.
+        ConfigError: the model has no tokenizer.
     """
     checkpoint = read(resolve(name))
     if checkpoint.tokenizer is None:

@@ -1,4 +1,4 @@
-"""A transformer with what is needed to use it."""
+"""A loaded model: a transformer with its head, tokenizer and task settings."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Model:
-    """A transformer with what is needed to use it.
+    """A transformer with its head, tokenizer and task settings, ready for use.
 
     Attributes:
         transformer: in evaluation mode.
-        head: of the task, on the hidden state of a row's last token; None where it has none.
-        tokenizer: None where tokens are not text (music events), or where a GPT-2 directory has none.
+        head: the task's head, applied to the hidden state of a row's last token; None if the task has no head.
+        tokenizer: None if tokens are not text (music events), or if a GPT-2 directory lacks a tokenizer.
         task: name of the task it was trained for; "lm" for GPT-2.
-        name: as it was asked for.
+        name: the name it was loaded by.
         directory: where it was read from.
         extra: the task's own settings, plain JSON.
-        tensors: the task's own, on the CPU.
-        unfinished: how far its training run had come; None where it is at its end.
+        tensors: the task's own tensors, on the CPU.
+        unfinished: progress of its training run; None if the run is finished.
     """
 
     transformer: Transformer
@@ -52,20 +52,20 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        """How many the transformer has, tied weights counted once; however it was prepared, and without the head."""
+        """Number of parameters of the transformer before quantization, tied weights counted once; excludes the head."""
         return sum(parameter.numel() for parameter in skeleton(self.config).parameters())
 
 
 def assemble(
     checkpoint: Checkpoint, name: str, device: torch.device, dtype: torch.dtype, quantize: str | None = None
 ) -> Model:
-    """The model that a checkpoint holds.
+    """Build a model from a checkpoint.
 
     Args:
-        checkpoint: as it was read.
-        name: by which it was asked for.
-        device: where the weights go.
-        dtype: of the weights.
+        checkpoint: the content of the checkpoint directory.
+        name: the name that the model is loaded by.
+        device: device of the weights.
+        dtype: type of the weights.
         quantize: as for `suite.load`.
     """
     transformer = _transformer(checkpoint, device, dtype)
@@ -87,19 +87,19 @@ def assemble(
 
 
 def _transformer(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> Transformer:
-    """A transformer around a checkpoint's weights; they are not copied where type and device are theirs already."""
+    """Build a transformer on a checkpoint's weights; they are copied only if dtype or device differs."""
     transformer = skeleton(checkpoint.config)
     weights = {name: tensor.to(device, dtype) for name, tensor in checkpoint.state_dict.items()}
     if checkpoint.config.tie_embeddings:
         weights["head.weight"] = weights["tokens.weight"]
     transformer.load_state_dict(weights, assign=True)
-    if checkpoint.config.tie_embeddings:  # assigned one by one they share memory, but would be two parameters
+    if checkpoint.config.tie_embeddings:  # load_state_dict makes two parameters that share memory
         transformer.head.weight = transformer.tokens.weight
     return transformer.eval()
 
 
 def _head(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> nn.Linear | None:
-    """The checkpoint's head, if it has one."""
+    """Build the linear layer of a checkpoint's head; None if it has no head."""
     if not checkpoint.head:
         return None
     outputs, width = checkpoint.head["weight"].shape
@@ -111,10 +111,10 @@ def _head(checkpoint: Checkpoint, device: torch.device, dtype: torch.dtype) -> n
 
 
 def find_device(device: str | torch.device) -> torch.device:
-    """The device of that name.
+    """Return the torch device of a name, after allocating on it as a check.
 
     Raises:
-        ConfigError: this machine has none of that name.
+        ConfigError: the device cannot be used on this machine.
     """
     try:
         place = torch.device(device)

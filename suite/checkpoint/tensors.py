@@ -1,4 +1,4 @@
-"""Tensors on disk: safetensors files, written whole or not at all, and the types that weights are stored in.
+"""Read and write tensors as safetensors files, and convert weights to and from their storage types.
 
 Nothing here reads or writes pickle. Every file is written to a temporary name, synced and renamed, so that a full disk
 or a crash leaves the previous file as it was.
@@ -20,14 +20,14 @@ from suite.errors import CheckpointError
 from suite.model.quantize import dequantize_int8, quantize_int8
 
 Storage = Literal["float32", "float16", "bfloat16", "int8"]
-SCALE = ".scale"  # suffix of the tensor that holds an int8 tensor's scales, one an output channel
+SCALE = ".scale"  # suffix of the tensor with an int8 tensor's scales, one per output channel
 
 
 def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
-    """Write a file whole or not at all; see `suite.files.write_atomic`.
+    """Write a file completely or not at all; see `suite.files.write_atomic`.
 
     Raises:
-        CheckpointError: the file could not be written (a full disk, say); the old file is untouched.
+        CheckpointError: the file could not be written (for example, the disk is full); the old file is unchanged.
     """
     try:
         files.write_atomic(path, content)
@@ -42,7 +42,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read a safetensors file.
+    """Read the tensors of a safetensors file by name.
 
     Raises:
         CheckpointError: the file is missing, truncated or not a safetensors file.
@@ -57,10 +57,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
-    """Compare names and shapes of tensors.
+    """Check that tensors have the expected names and shapes.
 
     Raises:
-        CheckpointError: names the first tensor that is missing, extra or misshapen.
+        CheckpointError: a tensor is missing, extra or misshapen; the message names the first.
     """
     for name, tensor in expected.items():
         if name not in found:
@@ -76,9 +76,9 @@ def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], pa
 
 
 def pack(state_dict: Mapping[str, Tensor], storage: Storage) -> dict[str, Tensor]:
-    """Weights in a storage type: int8 takes matrices with a scale an output channel, and leaves vectors in float32.
+    """Convert weights to a storage type; integer tensors are unchanged.
 
-    Whole numbers stay as they are.
+    int8 quantizes matrices, with a float32 scale for each output channel, and stores vectors as float32.
     """
     packed: dict[str, Tensor] = {}
     for name, tensor in state_dict.items():
@@ -94,7 +94,11 @@ def pack(state_dict: Mapping[str, Tensor], storage: Storage) -> dict[str, Tensor
 
 
 def unpack(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """The inverse of `pack`, to float32."""
+    """Convert packed tensors back to float32, the inverse of `pack`; integer tensors are unchanged.
+
+    Raises:
+        CheckpointError: an int8 tensor and its scales do not match.
+    """
     state_dict: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if name.endswith(SCALE):

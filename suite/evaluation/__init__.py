@@ -1,4 +1,4 @@
-"""Evaluation: losses of a model, baselines beside them, intervals by one bootstrap, and one kind of report."""
+"""Evaluation: token losses, n-gram and xz baselines, bootstrap intervals, and reports."""
 
 from suite.evaluation.baselines import NGrams, xz_bits_per_byte
 from suite.evaluation.bootstrap import Interval, bootstrap

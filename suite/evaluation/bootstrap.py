@@ -1,4 +1,4 @@
-"""Confidence intervals by the bootstrap: how a figure moves when its records are drawn again.
+"""Bootstrap confidence intervals: how much a figure varies when its records are resampled.
 
 Source: Efron 1979, "Bootstrap Methods"; for corpus scores such as BLEU, Koehn 2004, "Statistical Significance Tests for
 Machine Translation Evaluation".
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 DRAWS = 1000
-LEVEL = 0.95  # of the resampled figures lie in the interval
+LEVEL = 0.95  # share of the resampled figures that lie in the interval
 
 
 class Interval(NamedTuple):
@@ -30,17 +30,16 @@ def bootstrap(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Interval:
-    """The interval of a statistic over records.
+    """Return the 95% bootstrap interval of a statistic over records.
 
     Args:
-        values: (N,) one figure a record, or (N, K) the sums that the statistic is worked out from.
-        statistic: from some of the rows, as many as there are and some of them several times, to the figure
-            (None: their mean).
-        draws: of N records each, with replacement.
-        seed: of the draws; the same seed and N draw the same records, so that systems compare on equal draws.
+        values: (N,), a figure for each record, or (N, K), the sums that the statistic is computed from.
+        statistic: function from N resampled rows of `values` to the figure (None: their mean).
+        draws: number of resamples, each of N records with replacement.
+        seed: random seed; the same seed and N draw the same records, so that systems compare on equal draws.
 
     Raises:
-        ValueError: there is no record.
+        ValueError: there are no records.
 
     Example:
         >>> bootstrap(np.array([1.0, 1.0, 1.0]))

@@ -1,6 +1,6 @@
-"""How well a model predicts tokens.
+"""Per-token losses of a model on a text.
 
-Shapes: `B` windows at a time, `T` positions of a window, `V` vocabulary, `N` tokens of the text.
+Shapes: `B` windows in a batch, `T` positions of a window, `V` vocabulary, `N` tokens of the text.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from suite.errors import ConfigError, DataError
 from suite.model import Transformer
 
-PIECE_TOKENS = 4096  # tokens of all windows in one forward pass
+PIECE_TOKENS = 4096  # maximum tokens of all windows in a forward pass
 
 
 @torch.inference_mode()
@@ -27,20 +27,20 @@ def token_losses(
     length: int | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> NDArray[np.float32]:
-    """-log p of every token but the first, each given the tokens before it in its window.
+    """Return -log p (N - 1,) of every token but the first, each given the tokens before it in its window.
 
-    Windows of `length` inputs start every `stride` tokens, and each predicts the tokens that the one before it did
-    not: so a token sees at least `length - stride` tokens of context (but for those at the start).
+    Windows of `length` inputs start every `stride` tokens, and each scores the tokens that the previous window did not
+    score: so a token has at least `length - stride` tokens of context, except at the start of the text.
 
     Args:
-        transformer: in eval mode.
-        tokens: (N,) ids.
-        stride: tokens from one window's start to the next (None: half of `length`).
-        length: inputs in a window (None: the model's context).
+        transformer: must be in evaluation mode.
+        tokens: (N,), token ids.
+        stride: tokens from the start of a window to the start of the next (None: half of `length`).
+        length: input tokens in a window (None: the model's context).
         progress: called with the number of tokens just scored.
 
     Returns:
-        (N - 1,) nats.
+        (N - 1,), in nats.
 
     Raises:
         DataError: there are fewer than two tokens.
@@ -56,9 +56,9 @@ def token_losses(
         raise ConfigError(f"windows of {length} tokens are longer than the context, {transformer.config.context}")
     device = next(transformer.parameters()).device
     losses = np.empty(len(tokens) - 1, dtype=np.float32)
-    last = max(0, len(tokens) - 1 - length)  # where the last window starts: it ends with the text
+    last = max(0, len(tokens) - 1 - length)  # start of the last window, which ends with the text
     starts = [*range(0, last, stride), last]
-    # the first window scores all of its targets; a later one those past the end of the window before
+    # the first window scores all of its targets; a later window those past the end of the previous window
     firsts = [0] + [before + length for before in starts[:-1]]
     at_once = max(1, PIECE_TOKENS // length)
     for begin in range(0, len(starts), at_once):

@@ -1,4 +1,4 @@
-"""One kind of report for every task: tables for people, as text or Markdown, and plain values for machines."""
+"""Evaluation reports of all tasks: tables for people, as text or Markdown, and plain values for machines."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Unit = Literal["number", "percent", "count"]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A number in a table.
+    """A number in a table, with its interval and format.
 
     Attributes:
-        value: None for one that is undefined or was not taken.
+        value: the number; None if it is undefined or was not measured.
         interval: its 95% interval.
         unit: "percent" shows a share from 0 to 1 as a percentage; "count" shows a whole number.
-        digits: after the point.
+        digits: number of digits after the decimal point.
 
     Example:
         >>> str(Figure(value=0.5, interval=Interval(0.4, 0.61), unit="percent", digits=1))
@@ -51,14 +51,14 @@ Cell = Figure | str
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of figures, each with a name.
+    """A table of figures with named rows and columns.
 
     Attributes:
-        columns: names of the figures.
-        rows: name of the row (a system, a class) and its cells, as many as there are columns.
+        columns: column headings.
+        rows: name of each row (a system, a class) and its cells, one per column.
         title: shown above; "" for none.
-        align: "l" or "r" for each column ("": all to the right).
-        head: above the names of the rows.
+        align: "l" or "r" for each column ("": all right-aligned).
+        head: heading of the column of row names.
     """
 
     columns: Sequence[str]
@@ -68,7 +68,7 @@ class Table:
     head: str = ""
 
     def text(self) -> str:
-        """Aligned columns for a terminal."""
+        """Return the table as aligned columns for a terminal."""
         from suite.cli.show import table
 
         rows = [[name, *map(str, cells)] for name, cells in self.rows]
@@ -76,7 +76,7 @@ class Table:
         return "\n".join([self.title, *lines] if self.title else lines)
 
     def markdown(self) -> str:
-        """A table in Markdown."""
+        """Return the table in Markdown."""
         sides = {"l": "---", "r": "---:"}
         rows = [
             [self.head, *self.columns],
@@ -89,12 +89,12 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """What an evaluation found.
+    """The results of an evaluation.
 
     Attributes:
-        data: all of it, plain JSON values (None for what is undefined).
-        tables: what a person reads first.
-        notes: a line each: what was evaluated, guessed or left out.
+        data: all results as plain JSON values (None if undefined).
+        tables: the main results, for people.
+        notes: lines that say what was evaluated, guessed or left out.
 
     `report["results"]` reads from `data`.
     """
@@ -110,10 +110,10 @@ class Report:
         return "\n\n".join(table.text() for table in self.tables)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plain values of `data`."""
+        """Return `data` as a dictionary."""
         return dict(self.data)
 
     def markdown(self) -> str:
-        """Tables, and the notes as a list under them."""
+        """Return the tables in Markdown, followed by the notes as a list."""
         notes = "\n".join(f"- {note}" for note in self.notes)
         return "\n\n".join([*(table.markdown() for table in self.tables), *([notes] if notes else [])]) + "\n"

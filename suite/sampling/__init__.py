@@ -1,4 +1,4 @@
-"""Sampling: from a transformer and prompts to new tokens."""
+"""Sampling: generate new tokens from prompts with a transformer."""
 
 from suite.sampling.beam import Hypothesis, beam_search
 from suite.sampling.generate import Generated, Step, generate, stream

@@ -1,6 +1,6 @@
-"""Beam search: the likeliest continuations that a bounded search finds, for a batch of prompts at once.
+"""Beam search: the highest-scoring continuations of a batch of prompts, found with a bounded search.
 
-Shapes: `P` prompts under way, `K` beams, `B` rows (P x K, prompt-major), `N` candidates, `V` vocabulary.
+Shapes: `P` unfinished prompts, `K` beams, `B` rows (P x K, prompt-major), `N` candidates, `V` vocabulary.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from suite.sampling.rules import Grammar, Ngrams, allow, exact, forbid
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hypothesis:
-    """One continuation that beam search found.
+    """A continuation returned by beam search.
 
     Args:
         tokens: the new ids, without the stop token.
         score: logprob / length ** length_penalty; the length counts the stop token.
-        logprob: of all new tokens and the stop token under the model itself (nats).
-        finish: "stop", or "length" where max_new_tokens cut it off.
+        logprob: sum over all new tokens and the stop token under the model itself (nats).
+        finish: "stop", or "length" if it was cut off at max_new_tokens.
     """
 
     tokens: tuple[int, ...]
@@ -53,35 +53,36 @@ def beam_search(
     no_repeat_ngram: int = 0,
     prefill_chunk: int = 512,
 ) -> list[list[Hypothesis]]:
-    """Search for the continuations of each prompt that score best; prompts do not influence each other.
+    """Return the best-scoring continuations of each prompt; prompts do not influence each other.
 
     Every step extends each live hypothesis by every token and ranks the results by log-probability. Those among the
-    best `beams` that end in a stop token are finished; the best `beams` of the others live on. A prompt's search ends
-    when `patience * beams` hypotheses are finished, when no live one can still come among the best `n_best`
+    best `beams` that end in a stop token are finished; the best `beams` of the others stay live. A prompt's search ends
+    when `patience * beams` hypotheses are finished, when no live hypothesis can still reach the best `n_best`
     (log-probabilities only fall), or at max_new_tokens; hypotheses cut off there rank behind all finished ones.
 
     Args:
         transformer: the model; in evaluation mode, if it has dropout.
-        prompts: token ids, at least one each; lengths may differ.
+        prompts: token ids, at least one for each prompt; lengths may differ.
         beams: hypotheses kept alive for each prompt. 1 is greedy decoding.
-        max_new_tokens: the longest hypothesis, stop token included; one for all, or one for each prompt.
+        max_new_tokens: length of the longest hypothesis, stop token included; a number for all prompts, or a list
+            with a number for each.
         stop_tokens: ids that finish a hypothesis.
-        length_penalty: the power of the length that a log-probability is divided by: 0 favours short hypotheses, 1 is
-            the mean per token, more favours long ones.
+        length_penalty: exponent of the length that a log-probability is divided by: 0 favours short hypotheses, 1 is
+            the mean per token, above 1 favours long hypotheses.
         n_best: hypotheses to return for each prompt, at most `beams`.
         patience: 1 stops at the first `beams` finished hypotheses; math.inf only when none can improve.
             Source: Kasai et al. 2022, "Beam Decoding with Controlled Patience".
-        prefixes: per prompt, how many tokens at its start see each other both ways.
-        grammar: allows or forbids tokens, hypothesis by hypothesis; probabilities stay the model's own.
-        no_repeat_ngram: no n new tokens in a row occur twice in a hypothesis; 0 allows it.
-        prefill_chunk: tokens of a prompt that one pass reads at most.
+        prefixes: per prompt, the number of leading tokens that attend to each other in both directions.
+        grammar: allows or forbids tokens for each hypothesis; probabilities stay the model's own.
+        no_repeat_ngram: n; no n-gram of new tokens occurs twice in a hypothesis. 0 turns this off.
+        prefill_chunk: maximum number of tokens of a prompt read in a forward pass.
 
     Returns:
-        for each prompt its hypotheses, best first; fewer than `n_best` where no more exist.
+        a list of hypotheses for each prompt, best first; fewer than `n_best` if no more exist.
 
     Raises:
-        SuiteError: a prompt that the model cannot read, or for which grammar and model leave no hypothesis.
-        ConfigError: an argument out of its range.
+        SuiteError: the model cannot read a prompt, or grammar and model leave no hypothesis for it.
+        ConfigError: an argument is out of range.
 
     Example:
         >>> from suite.model import ModelConfig, Transformer
@@ -145,7 +146,7 @@ def _loop(decoding: Decoding, searches: Sequence[_Search], branches: list[_Branc
 
 @dataclasses.dataclass(frozen=True)
 class _Choice:
-    """A live hypothesis extended by one token: the hypothesis' row, the token, the log-probability of all."""
+    """A live hypothesis extended by a token: its row in the batch, the token, and the total log-probability (nats)."""
 
     row: int
     token: int
@@ -153,7 +154,7 @@ class _Choice:
 
 
 class _Branch:
-    """What grammar and n-grams remember of one live hypothesis."""
+    """The grammar state and n-gram history of a live hypothesis."""
 
     def __init__(self, grammar: Grammar | None, prompt: Sequence[int], no_repeat_ngram: int) -> None:
         self.grammar = grammar
@@ -161,7 +162,7 @@ class _Branch:
         self.ngrams = Ngrams(no_repeat_ngram) if no_repeat_ngram else None
 
     def extended(self, token: int) -> _Branch:
-        """The branch after one more token; this one stays as it is."""
+        """A new branch with `token` appended; this branch is unchanged."""
         other = _Branch.__new__(_Branch)
         other.grammar = self.grammar
         other.state = self.grammar.advance(self.state, token) if self.grammar is not None else None
@@ -172,13 +173,13 @@ class _Branch:
 
 
 def rank(logits: Tensor, totals: Tensor, branches: Sequence[_Branch], candidates: int) -> list[list[_Choice]]:
-    """Per prompt the likeliest extensions of its live hypotheses, best first.
+    """The likeliest extensions of the live hypotheses: a list of at most N for each prompt, best first.
 
     Args:
-        logits: (B, V) of the live hypotheses.
-        totals: (P, K) their log-probabilities, -inf for places that hold none.
-        branches: (B,) what constrains them.
-        candidates: N, how many extensions to return at most.
+        logits: (B, V), for the live hypotheses.
+        totals: (P, K), their log-probabilities; -inf for an unused beam.
+        branches: (B,), the grammar and n-gram state of each.
+        candidates: N, the maximum number of extensions to return for each prompt.
     """
     prompts, beams = totals.shape
     normaliser = logits.logsumexp(dim=-1, keepdim=True)  # (B, 1) before any mask: probabilities stay the model's own
@@ -189,7 +190,7 @@ def rank(logits: Tensor, totals: Tensor, branches: Sequence[_Branch], candidates
     repeats = [branch.ngrams.repeats() for branch in branches if branch.ngrams is not None]
     if repeats:
         logits = forbid(logits, repeats)
-    values, tokens = logits.topk(min(candidates, logits.shape[-1]), dim=-1)  # (B, N): no more can come from one row
+    values, tokens = logits.topk(min(candidates, logits.shape[-1]), dim=-1)  # (B, N): N per row is always enough
     values = (values - normaliser).double() + totals.view(-1, 1)
     best, places = values.view(prompts, -1).topk(min(candidates, beams * values.shape[-1]), dim=-1)  # (P, N)
     chosen = tokens.view(prompts, -1).gather(1, places)  # (P, N)
@@ -201,11 +202,11 @@ def rank(logits: Tensor, totals: Tensor, branches: Sequence[_Branch], candidates
 
 
 def settled(choices: Sequence[_Choice], first: int) -> list[_Choice]:
-    """A prompt's choices in an order that leaves as many as possible in the row they come from.
+    """Reorder a prompt's choices so that as many as possible keep their row.
 
     Args:
-        choices: those that live on.
-        first: the prompt's first row. What moves between rows has its part of the cache copied.
+        choices: the extensions that stay live.
+        first: the prompt's first row. The cache of every hypothesis that changes rows has to be copied.
     """
     places: dict[int, _Choice] = {}
     for choice in choices:
@@ -216,7 +217,7 @@ def settled(choices: Sequence[_Choice], first: int) -> list[_Choice]:
 
 
 class _Search:
-    """The search for one prompt: its finished hypotheses, and when it is over."""
+    """The state of one prompt's search: collects finished hypotheses and decides when to stop."""
 
     def __init__(
         self,
@@ -235,14 +236,14 @@ class _Search:
         self.cut: list[Hypothesis] = []
 
     def advance(self, choices: Sequence[_Choice], tokens: Sequence[list[int]]) -> list[_Choice]:
-        """Take one step.
+        """Advance the search by one token.
 
         Args:
             choices: the likeliest extensions, best first.
-            tokens: per row of the batch, its prompt and new tokens so far.
+            tokens: for each row of the batch, its prompt and new tokens so far.
 
         Returns:
-            the `beams` choices that live on; none when the search is over.
+            the `beams` choices that stay live; an empty list when the search is over.
         """
         self.length += 1
         live: list[_Choice] = []
@@ -257,18 +258,18 @@ class _Search:
             return []
         if not live or len(self.finished) >= self.enough or not self._can_improve(live[0].total):
             return []
-        dead = dataclasses.replace(live[0], total=-math.inf)  # keeps the batch rectangular where choices are few
+        dead = dataclasses.replace(live[0], total=-math.inf)  # pads to K, so the batch stays rectangular
         return live + [dead] * (self.beams - len(live))
 
     def best(self) -> list[Hypothesis]:
-        """The best hypotheses found, finished ones first."""
+        """The `n_best` best hypotheses, finished hypotheses first."""
         ranked = [
             sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in (self.finished, self.cut)
         ]
         return (ranked[0] + ranked[1])[: self.n_best]
 
     def _can_improve(self, total: float) -> bool:
-        """Whether a live hypothesis with this log-probability, the best there is, can come among the n best."""
+        """Whether the best live hypothesis, with log-probability `total`, can still reach the best `n_best`."""
         if len(self.finished) < self.n_best:
             return True
         reachable = max(self._score(total, self.length + 1), self._score(total, self.limit))

@@ -1,7 +1,7 @@
-"""A batch of token sequences under way: prefill once, then a step for each new token.
+"""Incremental decoding of a batch: prefill once, then a step for each new token.
 
-This is where the cache's limits are kept out of sight. Rotary and relative models slide: the cache is a ring. Learned
-positions end at the context, so a row that is full starts again from its latest tokens: `window_start` says where.
+Callers need not care about the cache's limits. Models with rotary or relative positions slide: the cache is a ring.
+Learned positions end at the context, so a full row is read again from its latest tokens: see `window_start`.
 
 Shapes: `B` rows, `T` positions, `V` vocabulary, `D` d_model.
 """
@@ -19,15 +19,15 @@ from suite.model.cache import KVCache
 from suite.model.transformer import Transformer
 
 Step = Callable[[Transformer, Tensor, KVCache], Tensor]
-COMPILED_SLOTS = 256  # caches of a compiled step come in multiples of this, so that few sizes are compiled
+COMPILED_SLOTS = 256  # a compiled step's cache capacity is a multiple of this, so that few sizes are compiled
 
 
 def window_start(length: int, context: int) -> int:
-    """Where the tokens begin that a model with learned positions still sees, in a sequence of `length` tokens.
+    """Index of the first token that a model with learned positions still sees in a sequence of `length` tokens.
 
     A sequence within the context is seen whole. The first token past it restarts the row: the `context // 2` tokens
-    before it are read again, from position 0, and the row has the other half to grow into. The start depends on the
-    length alone, so it does not matter which of the tokens were prompt and which were generated.
+    before it are read again, from position 0, which leaves the other half for new tokens. The start depends on the
+    length alone, not on which tokens came from the prompt and which were generated.
 
     Example:
         >>> [window_start(length, context=8) for length in (8, 9, 12, 13)]
@@ -38,35 +38,35 @@ def window_start(length: int, context: int) -> int:
 
 
 def decoding_step(transformer: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
-    """Feed one new token a row (B, 1); returns the logits (B, V) of the next."""
+    """Feed one new token per row (B, 1); returns the logits (B, V) of the next token."""
     logits: Tensor = transformer(tokens, cache=cache)  # (B, 1, V)
     return logits[:, -1]
 
 
 @functools.cache
 def compiled_step() -> Step:
-    """`decoding_step`, compiled for each batch size and capacity that it meets."""
+    """`decoding_step`, compiled once for each combination of batch size and cache capacity."""
     return torch.compile(decoding_step, dynamic=False)
 
 
 class Decoding:
-    """Rows of tokens that are being continued.
+    """A batch of token sequences being continued, with its KV cache.
 
     Args:
-        transformer: in evaluation mode, if it has dropout.
+        transformer: must be in evaluation mode if it has dropout.
         prompts: (B,) sequences of token ids, none of them empty.
-        prefixes: per prompt, how many tokens at its start see each other both ways (None: none do).
-        max_new_tokens: the most tokens that `step` will append to a row.
-        prefill_chunk: tokens of each prompt that one pass reads at most; a longer prefix is still read in one pass,
-            and a model that will slide reads at most an eighth of its context.
-        compile: whether `step` runs compiled, which takes about a minute at the first step of a new shape. Rows that
-            leave are then replaced by copies of others, because another batch size would be another shape.
+        prefixes: per prompt, the number of leading tokens that attend to each other in both directions (None: 0).
+        max_new_tokens: maximum number of tokens that `step` will append to a row.
+        prefill_chunk: maximum number of tokens of each prompt read in a forward pass; a longer prefix is still read
+            in one pass, and a model that will slide reads at most an eighth of its context.
+        compile: whether `step` runs compiled; compiling takes about a minute at the first step of each new shape.
+            Finished rows are then replaced by copies of others, because a new batch size would be a new shape.
 
     Attributes:
-        tokens: per row, prompt and appended tokens.
+        tokens: for each row, the prompt and the appended tokens.
 
     Raises:
-        SuiteError: there is a prompt that the model cannot read; the message names it.
+        SuiteError: the model cannot read a prompt, which the message names.
     """
 
     def __init__(
@@ -94,17 +94,17 @@ class Decoding:
 
     @property
     def learned(self) -> bool:
-        """Whether positions end at the context."""
+        """Whether the model has learned positions, which end at the context."""
         return self.transformer.config.position == "learned"
 
     def prefill(self) -> Tensor:
-        """Read the prompts; returns the logits (B, V) of the token after each."""
+        """Read the prompts; returns the logits (B, V) of the first new token of each."""
         windows = [self._window(tokens, len(tokens)) for tokens in self.tokens]
         prefixes = [self._prefix(row, len(tokens)) for row, tokens in enumerate(self.tokens)]
         longest = max(map(len, windows))
         config, total = self.transformer.config, longest + self.max_new_tokens
         slides = not self.learned and total > config.context
-        # a ring is longer by a chunk, and every step looks at all of it
+        # the ring holds a chunk more than the context, and every step attends to all of it
         chunk = min(self.prefill_chunk, max(1, config.context // 8)) if slides else self.prefill_chunk
         chunk = min(longest, max(chunk, *prefixes))
         capacity = min(total, config.context + chunk - 1 if slides else config.context)
@@ -114,7 +114,7 @@ class Decoding:
         return self._read(windows, prefixes, self.cache, chunk)
 
     def step(self, tokens: Sequence[int]) -> Tensor:
-        """Append one token to each row; returns the logits (B, V) of the next."""
+        """Append a token to each row; returns the logits (B, V) of the next token."""
         context = self.transformer.config.context
         if self.learned and max(self.cache.seen) == context:
             for row, seen in enumerate(self.cache.seen):
@@ -133,7 +133,7 @@ class Decoding:
         return logits[: len(tokens)]
 
     def reorder(self, rows: Sequence[int]) -> None:
-        """Make row `i` a copy of what was row `rows[i]`; the batch becomes as long as `rows`."""
+        """Replace row `i` by the old row `rows[i]`; the new batch size is `len(rows)`."""
         rows = self._fill(rows)
         if rows == list(range(len(self.tokens))):
             return
@@ -142,23 +142,23 @@ class Decoding:
         self.prefixes = [self.prefixes[row] for row in rows]
 
     def _fill(self, items: Sequence[int]) -> list[int]:
-        """One item for each row of the batch: where rows have left a compiled batch, the last item again."""
+        """Pad `items` to the batch size of a compiled step with copies of the last item; otherwise no change."""
         missing = len(self.tokens) - len(items) if self.compile else 0
         return [*items, *[items[-1]] * missing]
 
     def _window(self, tokens: list[int], length: int) -> list[int]:
-        """The tokens that the model still sees when the sequence is `length` long."""
+        """The tokens that the model still sees when the sequence is `length` tokens long."""
         return tokens[window_start(length, self.transformer.config.context) :] if self.learned else tokens
 
     def _prefix(self, row: int, length: int) -> int:
-        """How much of the row's prefix lies in that window."""
+        """The number of prefix tokens of a row that lie in the window of a sequence of `length` tokens."""
         if not self.learned:
             return self.prefixes[row]
         return max(0, self.prefixes[row] - window_start(length, self.transformer.config.context))
 
     def _restart(self, row: int) -> None:
-        """Make room in a full row: read its latest tokens again, from position 0."""
-        length = len(self.tokens[row]) + 1  # with the token that found no room
+        """Make room in a full row by reading its latest tokens again, from position 0."""
+        length = len(self.tokens[row]) + 1  # with the token that no longer fits
         window = self._window(self.tokens[row], length)
         self.cache.rewind(row, 0)
         if window:  # empty only for a context of one token
@@ -167,14 +167,14 @@ class Decoding:
             self.cache.copy_row(row, cache)
 
     def _read(self, rows: list[list[int]], prefixes: list[int], cache: KVCache, chunk: int) -> Tensor:
-        """Feed whole rows to an empty cache, `chunk` tokens of each a pass; returns the logits (B, V) after each."""
+        """Feed whole rows to an empty cache, `chunk` tokens of each per pass; returns the next logits (B, V)."""
         lengths = [len(row) for row in rows]
         tokens = torch.zeros(len(rows), max(lengths), dtype=torch.long)
         for row, ids in zip(tokens, rows, strict=True):
             row[: len(ids)] = torch.tensor(ids)
         tokens = tokens.to(self.device)  # (B, T)
         prefix = torch.tensor(prefixes, device=self.device) if any(prefixes) else None
-        last: list[Tensor | None] = [None] * len(rows)  # of each row, (D,)
+        last: list[Tensor | None] = [None] * len(rows)  # (D,) for each row: hidden state of its last token
         for start in range(0, tokens.shape[1], chunk):
             part = tokens[:, start : start + chunk]
             real = [min(max(length - start, 0), part.shape[1]) for length in lengths]
@@ -187,7 +187,7 @@ class Decoding:
 
 
 def check_prompts(prompts: Sequence[Sequence[int]], prefixes: Sequence[int] | None, vocab_size: int) -> None:
-    """Raise a SuiteError that names the first prompt that cannot be read."""
+    """Raise a SuiteError that names the first prompt that the model cannot read."""
     if prefixes is not None and len(prefixes) != len(prompts):
         raise SuiteError(f"{len(prefixes)} prefix lengths were given for {len(prompts)} prompts")
     for number, prompt in enumerate(prompts):

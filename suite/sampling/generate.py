@@ -1,8 +1,8 @@
-"""Generation: prefill, then choose a token of each row and feed it back, until every row is finished.
+"""Generation: prefill, then choose a token for each row and feed it back, until every row is finished.
 
-Read it from `_loop`. `stream` is the same with its arguments checked; `generate` collects what `stream` yields.
+Start reading at `_loop`. `stream` checks the arguments and runs it; `generate` collects the steps of `stream`.
 
-Shapes: `B` rows under way, `V` vocabulary.
+Shapes: `B` unfinished rows, `V` vocabulary.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ DEFAULT = Sampling()
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Step:
-    """One new token of one row.
+    """One new token of one row, as `stream` yields it.
 
     Args:
         row: index among all rows: the samples of prompt 0, then those of prompt 1, and so on.
         token: its id.
-        text: what became certain with it; "" without a tokenizer. Text that may be the start of a stop string, or of
-            an unfinished character, comes with a later step.
+        text: new text that this token makes final; "" without a tokenizer. Text that may be the start of a stop
+            string, or of an unfinished character, comes with a later step.
         logprob: natural logarithm of the token's probability under the model itself, the softmax over the whole
             vocabulary before any rule; None unless logprobs or top_logprobs asks for it.
-        top: the likeliest tokens at this place with their log-probabilities, likewise before any rule.
-        finish: set at the row's last step: "stop" at a stop token or stop string, "length" at max_new_tokens.
+        top: (id, log-probability) of the likeliest tokens at this position, also before any rule.
+        finish: None before the row's last step, which has "stop" at a stop token or stop string, "length" at
+            max_new_tokens.
     """
 
     row: int
@@ -50,14 +51,14 @@ class Step:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Generated:
-    """One finished continuation.
+    """A finished continuation.
 
     Args:
-        tokens: the new ids, without a stop token; with a stop string, up to the token that completed it.
+        tokens: the new ids, without the stop token; with a stop string, up to the token that completed it.
         text: their text before the stop string; "" without a tokenizer.
-        logprobs: of each token under the model itself, before any rule (nats); () unless logprobs or top_logprobs
-            asks for them.
-        top: per token, the likeliest tokens at its place with their log-probabilities; () unless asked for.
+        logprobs: log-probability (nats) of each token under the model itself, before any rule; () unless logprobs
+            or top_logprobs asks for them.
+        top: for each position, (id, log-probability) of the likeliest tokens; () unless top_logprobs asks for them.
         finish: "stop" at a stop token or stop string, "length" at max_new_tokens.
     """
 
@@ -69,19 +70,20 @@ class Generated:
 
 
 class Options(TypedDict, total=False):
-    """Arguments that `generate` and `stream` share beside their own.
+    """Further keyword arguments of both `generate` and `stream`; the default is in parentheses.
 
     Args:
-        samples: continuations of each prompt, from one prefill (1).
+        samples: number of continuations of each prompt, all from one prefill (1).
         stop_tokens: ids that end a row (none).
-        stop: strings that end a row, also across the borders of tokens; needs `tokenizer` (none).
-        tokenizer: gives results their text (None: they have none).
-        grammar: allows or forbids tokens, row by row (None: all are allowed).
+        stop: strings that end a row, even where they span several tokens; needs `tokenizer` (none).
+        tokenizer: decodes the text of the results (None: the text is "").
+        grammar: allows or forbids tokens for each row (None: all are allowed).
         logprobs: whether to report the log-probability of each new token (False).
-        top_logprobs: how many of the likeliest tokens to report at each place (0).
-        prefill_chunk: tokens of a prompt that one pass reads at most; bounds memory, changes no result (512).
-        compile: whether to compile the decoding step: about a minute for each new shape, for a process that lives long
-            (False).
+        top_logprobs: number of likeliest tokens to report at each position (0).
+        prefill_chunk: maximum number of tokens of a prompt read in a forward pass; bounds memory and changes no
+            result (512).
+        compile: whether to compile the decoding step, which takes about a minute for each new shape and pays off in a
+            long-running process (False).
     """
 
     samples: int
@@ -105,27 +107,27 @@ def generate(
     prefixes: Sequence[int] | None = None,
     **options: Unpack[Options],
 ) -> list[Generated]:
-    """Continue each prompt; what a row says depends on its own prompt, seed and settings, not on its batch-mates.
+    """Continue each prompt; a row depends on its own prompt, seed and settings, not on the other rows of the batch.
 
-    Past the context, a model slides, and one with learned positions restarts from its latest context // 2
+    Past the context, a model's window slides; a model with learned positions restarts from its latest context // 2
     tokens (`suite.sampling.decoding.window_start`).
 
     Args:
-        transformer: the model; in evaluation mode, if it has dropout.
-        prompts: token ids, at least one each; lengths may differ.
-        max_new_tokens: at which number of new tokens a row ends; one for all, or one for each prompt.
+        transformer: the model; must be in evaluation mode if it has dropout.
+        prompts: token ids, at least one for each prompt; lengths may differ.
+        max_new_tokens: maximum number of new tokens; a number for all prompts, or a list with a number for each.
         sampling: how tokens are chosen.
-        seed: of the first sample; one for all prompts, or one for each. The same prompt with the same seed gives the
-            same tokens, wherever it stands.
-        prefixes: per prompt, how many tokens at its start see each other both ways.
+        seed: seed of the first sample; a number for all prompts, or a list with a number for each. The same prompt
+            with the same seed gives the same tokens, whatever its position in the batch.
+        prefixes: per prompt, the number of leading tokens that attend to each other in both directions.
         options: see `Options`.
 
     Returns:
         all samples of the first prompt, then all of the second, and so on.
 
     Raises:
-        SuiteError: a prompt that the model cannot read, or a place where rules and grammar allow no token.
-        ConfigError: an argument out of its range.
+        SuiteError: the model cannot read a prompt, or rules and grammar allow no token at a position.
+        ConfigError: an argument is out of range.
 
     Example:
         >>> from suite.model import ModelConfig, Transformer
@@ -157,9 +159,9 @@ def stream(
     prefixes: Sequence[int] | None = None,
     **options: Unpack[Options],
 ) -> Iterator[Step]:
-    """The steps of `generate`, each as soon as it is taken: one of every row that is not finished, then the next.
+    """Yield the steps of `generate` as they are taken: a step of each unfinished row, then the next step of each.
 
-    Arguments are those of `generate`, and are checked here and now; the model runs as the iterator is read.
+    The arguments are those of `generate` and are checked by this call; the model runs as the iterator is read.
 
     Example:
         >>> from suite.model import ModelConfig, Transformer
@@ -236,14 +238,14 @@ def _loop(
                 going.append(place)
         if not going:
             return
-        if len(going) < len(rows):  # the rest runs faster without the finished rows
+        if len(going) < len(rows):  # the other rows run faster without the finished rows
             decoding.reorder(going)
             rows, tokens = [rows[place] for place in going], [tokens[place] for place in going]
         logits = decoding.step(tokens)  # (B, V)
 
 
 def take(row: Row, token: int, stop_tokens: frozenset[int]) -> tuple[str, Finish | None]:
-    """Append a token to a row; returns the text that became certain, and how the row ended if it did."""
+    """Append a token to a row; returns the text that is now final, and why the row finished (None: it did not)."""
     row.push(token)
     if token in stop_tokens:
         return row.text.flush() if row.text is not None else "", "stop"
@@ -258,7 +260,10 @@ def take(row: Row, token: int, stop_tokens: frozenset[int]) -> tuple[str, Finish
 def report(
     logits: Tensor, tokens: list[int], logprobs: bool, top_logprobs: int
 ) -> list[tuple[float | None, tuple[tuple[int, float], ...]]]:
-    """Per row: the log-probability of its token and the likeliest tokens with theirs, as far as asked for."""
+    """For each row, the log-probability of its token, and (id, log-probability) of the likeliest tokens.
+
+    They are None and () unless logprobs or top_logprobs asks for them.
+    """
     if not logprobs and not top_logprobs:
         return [(None, ())] * len(tokens)
     scores = logits.log_softmax(dim=-1)  # (B, V)
@@ -269,7 +274,7 @@ def report(
 
 
 def collect(steps: Sequence[Step], stop_tokens: Collection[int]) -> Generated:
-    """The continuation that all steps of one row make."""
+    """Combine all steps of a row into a `Generated`."""
     last = steps[-1]
     assert last.finish is not None
     kept = steps[:-1] if last.token in stop_tokens else steps

@@ -1,6 +1,6 @@
-"""What each row of a generation remembers between steps, and the choice of a token for all rows at once.
+"""The state of each row between steps of a generation, and the choice of the next token for all rows at once.
 
-Shapes: `B` rows under way, `V` vocabulary.
+Shapes: `B` unfinished rows, `V` vocabulary.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from suite.sampling.text import StopText
 
 
 class Row:
-    """The history of one continuation, as far as its rules, its grammar and its text need it.
+    """The state of a continuation that its sampling rules, its grammar and its text need.
 
     Args:
-        index: among all rows of the generation.
-        limit: new tokens at which it ends.
-        seed: of its chance: two rows with the same seed and logits choose the same tokens.
-        prompt: ids.
-        vocabulary: V.
-        sampling: the settings; they decide what has to be remembered.
-        grammar: None, or what says which tokens may come.
-        text: None, or where its text comes together.
+        index: index among all rows of the generation.
+        limit: maximum number of new tokens.
+        seed: seed of its random draws; two rows with the same seed and logits choose the same tokens.
+        prompt: token ids.
+        vocabulary: V, the vocabulary size.
+        sampling: the settings; they decide which state is kept.
+        grammar: says which tokens may come next (None: all).
+        text: decodes the text of the new tokens (None: no text).
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Row:
     ) -> None:
         self.index, self.limit, self.grammar, self.text = index, limit, grammar, text
         self.count = 0  # new tokens
-        # on the CPU whatever the model's device, so that a seed means the same everywhere
+        # on the CPU whatever the model's device, so that a seed gives the same numbers everywhere
         self.generator = None if sampling.greedy else torch.Generator().manual_seed(seed)
         self.steering = grammar if isinstance(grammar, SteeringGrammar) else None
         self.state = grammar.start(prompt) if grammar is not None else None
@@ -57,7 +57,7 @@ class Row:
             self.seen[list(counted)] = True
 
     def push(self, token: int) -> None:
-        """Remember one more token."""
+        """Append a token and update the state."""
         self.count += 1
         if self.grammar is not None:
             self.state = self.grammar.advance(self.state, token)
@@ -68,15 +68,15 @@ class Row:
 
 
 def row_seed(seed: int, sample: int) -> int:
-    """The seed of one sample's generator; it does not depend on where its prompt stands in a batch."""
+    """The seed of a sample's generator, independent of the position of its prompt in the batch."""
     return int.from_bytes(hashlib.blake2b(f"{seed}/{sample}".encode(), digest_size=8).digest())
 
 
 def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]:
-    """The next token of each row, from its logits (B, V).
+    """Choose the next token of each row (B,) from the logits (B, V).
 
     Raises:
-        SuiteError: a row has nothing to choose from.
+        SuiteError: no token is allowed in a row, or its logits are not numbers.
     """
     logits = exact(logits)
     if any(row.steering is not None for row in rows):
@@ -91,7 +91,7 @@ def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]
     )
     if sampling.greedy:
         best, chosen = scores.max(dim=-1)  # (B,); a third of the time of argmax
-        # a few numbers are checked on the host: each small operation here costs as much as a layer's norm
+        # checked on the host: on the device, each small operation costs as much as a layer's norm
         impossible = [place for place, score in enumerate(best.tolist()) if not math.isfinite(score)]
     else:
         uniforms = [torch.rand((), dtype=torch.float64, generator=row.generator) for row in rows]
@@ -108,5 +108,5 @@ def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]
 
 
 def stack(vectors: Sequence[Tensor], like: Tensor) -> Tensor | None:
-    """Vectors (V,) one above the other (B, V) on the device of `like`; None when there are none."""
+    """Stack vectors (V,) into (B, V) on the device of `like`; None if there are no vectors."""
     return torch.stack(list(vectors)).to(like.device) if vectors else None

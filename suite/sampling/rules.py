@@ -1,16 +1,16 @@
-"""What stands between the model's logits and the chosen token: pure rules, logits -> logits.
+"""Sampling rules, applied to the model's logits before a token is chosen: pure functions, logits -> logits.
 
-A token that may not be chosen has the logit -inf. `apply_rules` keeps this order:
+A token that may not be chosen has the logit -inf. `apply_rules` applies the rules in this order:
 
 1. a grammar's steering, if it steers, and its mask
 2. logit bias
 3. repetition penalty
 4. no-repeat n-gram
 5. temperature
-6. top-k, min-p, top-p: a token must pass all of those that are set
+6. top-k, min-p, top-p: a token must pass all cuts that are set
 
-The cuts of the last line are each measured on the same distribution, the whole vocabulary after steps 1 to 5, so
-their order changes nothing but the cost: top-p of 0.9 means 0.9 of that distribution whether or not top-k is set too.
+The cuts of step 6 are all measured on the same distribution, the whole vocabulary after steps 1 to 5, so their
+order changes only the cost: top-p of 0.9 means 0.9 of that distribution whether or not top-k is set too.
 
 Shapes: `B` rows, `V` vocabulary.
 """
@@ -27,7 +27,7 @@ from torch import Tensor
 
 from suite.errors import ConfigError
 
-NUCLEUS_GUESSES = (256, 4096)  # most nuclei are smaller, and finding so many tokens is far from sorting 50,000
+NUCLEUS_GUESSES = (256, 4096)  # most nuclei are smaller, and taking the top 256 costs far less than sorting 50,000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -35,7 +35,7 @@ class Sampling:
     """How the next token is chosen. The default draws from the model's own distribution.
 
     Args:
-        temperature: divides the logits; 0 takes the likeliest token (greedy).
+        temperature: the logits are divided by it; 0 takes the likeliest token (greedy).
         top_k: keep exactly the k likeliest tokens; 0 keeps all.
         top_p: keep the fewest likeliest tokens that hold at least this much probability; 1 keeps all.
             Source: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
@@ -43,13 +43,13 @@ class Sampling:
             Source: Nguyen et al. 2024, "Turning Up the Heat: Min-p Sampling".
         repetition_penalty: makes tokens that were seen before less likely; 1 does nothing.
             Source: Keskar et al. 2019, "CTRL".
-        no_repeat_ngram: no n tokens in a row occur twice; 0 allows it. Source: Paulus et al. 2017.
-        count_prompt: whether those two rules also count the prompt's tokens. Tasks that should copy from their input
-            turn it off.
-        logit_bias: added to the logits of single token ids; -inf forbids one.
+        no_repeat_ngram: n; no n-gram of tokens occurs twice. 0 turns this off. Source: Paulus et al. 2017.
+        count_prompt: whether the repetition penalty and no_repeat_ngram also count the prompt's tokens. Tasks that
+            should copy from their input turn it off.
+        logit_bias: token id -> number added to its logit; -inf forbids the token.
 
     Raises:
-        ConfigError: a setting is out of its range; the message names it.
+        ConfigError: a setting is out of range; the message names it.
 
     Example:
         >>> Sampling(temperature=0.8, top_p=0.95).greedy
@@ -84,15 +84,15 @@ class Sampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether the likeliest token is taken, without chance."""
+        """Whether the likeliest token is always taken, without random draws."""
         return self.temperature == 0.0
 
 
 def with_settings(sampling: Sampling, settings: Mapping[str, Any]) -> Sampling:
-    """`sampling` with some fields replaced.
+    """A copy of `sampling` with the fields in `settings` replaced.
 
     Raises:
-        ConfigError: there is no such field.
+        ConfigError: a field does not exist, or its value is out of range.
     """
     known = [field.name for field in dataclasses.fields(Sampling)]
     for name in settings:
@@ -102,41 +102,41 @@ def with_settings(sampling: Sampling, settings: Mapping[str, Any]) -> Sampling:
 
 
 class Grammar(Protocol):
-    """Says which tokens may come next. A task with a formal language (music events, JSON) writes one.
+    """Says which tokens may come next. A task with a formal language (music events, JSON) implements it.
 
-    A state is a value of the grammar's own choosing and is never changed in place, because the hypotheses of a beam
-    and the samples of one prompt share it.
+    A state can be any value. It is never changed in place, because the hypotheses of a beam and the samples of a
+    prompt share it.
     """
 
     def start(self, prompt: Sequence[int], /) -> Any:
-        """The state after a prompt."""
+        """Return the state after a prompt."""
         ...
 
     def advance(self, state: Any, token: int, /) -> Any:
-        """The state after one more token."""
+        """Return the state after one more token."""
         ...
 
     def allowed(self, state: Any, /) -> Tensor:
-        """(V,) bool, True where a token may come next; at least one must. May be on any device."""
+        """(V,) bool, True where a token may come next; at least one entry must be True. May be on any device."""
         ...
 
 
 @runtime_checkable
 class SteeringGrammar(Grammar, Protocol):
-    """A grammar that also moves probability among tokens, where a mask alone would give it to the wrong ones.
+    """A grammar that also moves probability between tokens, where a mask alone would give it to the wrong tokens.
 
-    What a mask forbids goes to all other tokens alike, as their probabilities are: a note that must end now would take
-    nothing of what the model gave to "time passes". Sampling asks `steer`; beam search keeps the model's own
-    probabilities.
+    A mask spreads the probability of forbidden tokens over all others in proportion: a note that must end now would
+    not receive the probability that the model gave to "time passes". Sampling calls `steer`; beam search keeps the
+    model's own probabilities.
     """
 
     def steer(self, state: Any, logits: Tensor, /) -> Tensor:
-        """(V,) other logits for a row's own, before its mask; a function of the two alone. Must be on their device."""
+        """Replace a row's logits (V,) before its mask; must depend on the arguments alone and stay on their device."""
         ...
 
 
 class Ngrams:
-    """Which tokens followed each run of `size - 1` tokens so far, brought up to date in constant time a token."""
+    """The tokens that followed each (size - 1)-gram so far, updated in constant time per token."""
 
     def __init__(self, size: int, tokens: Iterable[int] = ()) -> None:
         self.size = size
@@ -152,23 +152,23 @@ class Ngrams:
         self.recent = (*self.recent, token)[1 - self.size :] if self.size > 1 else ()
 
     def repeats(self) -> tuple[int, ...]:
-        """Tokens that would complete an n-gram a second time."""
+        """The tokens that would repeat an n-gram if they came next."""
         return self.following.get(self.recent, ())
 
     def copy(self) -> Ngrams:
-        """An independent copy, for a hypothesis that forks."""
+        """Return an independent copy, for a hypothesis that forks."""
         other = Ngrams(self.size)
         other.recent, other.following = self.recent, dict(self.following)
         return other
 
 
 def allow(logits: Tensor, allowed: Tensor) -> Tensor:
-    """Forbid (B, V) logits wherever `allowed` (B, V) or (V,) is False."""
+    """Set logits (B, V) to -inf wherever `allowed` (B, V) or (V,) is False."""
     return logits.masked_fill(~allowed, -torch.inf)
 
 
 def add_bias(logits: Tensor, bias: Mapping[int, float]) -> Tensor:
-    """Add to the logits (B, V) of single token ids."""
+    """Add `bias`, token id -> number, to the logits (B, V)."""
     ids = torch.tensor(list(bias), dtype=torch.long, device=logits.device)
     values = torch.tensor(list(bias.values()), dtype=logits.dtype, device=logits.device)
     return logits.index_add(1, ids, values.expand(len(logits), -1))
@@ -180,7 +180,7 @@ def penalize_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
 
 
 def forbid(logits: Tensor, forbidden: Sequence[Iterable[int]]) -> Tensor:
-    """Forbid each row of logits (B, V) its own token ids; a row that would have no token left stays as it was."""
+    """Set each row's forbidden token ids to -inf in the logits (B, V); a row left without any token is unchanged."""
     rows = [row for row, tokens in enumerate(forbidden) for _ in tokens]
     if not rows:
         return logits
@@ -190,28 +190,29 @@ def forbid(logits: Tensor, forbidden: Sequence[Iterable[int]]) -> Tensor:
 
 
 def temper(logits: Tensor, temperature: float) -> Tensor:
-    """Divide logits (B, V) by the temperature, the likeliest token's set to 0 so that nothing overflows."""
+    """Shift each row of logits (B, V) to a maximum of 0, so that nothing overflows, and divide by the temperature."""
     return (logits - logits.amax(dim=-1, keepdim=True)) / temperature
 
 
 def top_k(logits: Tensor, k: int) -> Tensor:
-    """Keep exactly the `k` largest of (B, V); which of several equal ones at the border is left open."""
+    """Keep exactly the `k` largest logits of each row of (B, V); ties at the border are broken arbitrarily."""
     values, ids = logits.topk(min(k, logits.shape[-1]), dim=-1)
     return torch.full_like(logits, -torch.inf).scatter(1, ids, values)
 
 
 def min_p(logits: Tensor, p: float) -> Tensor:
-    """Keep of (B, V) the tokens at least `p` times as likely as the likeliest."""
+    """Keep the tokens in each row of (B, V) that are at least `p` times as likely as the likeliest."""
     return allow(logits, logits >= logits.amax(dim=-1, keepdim=True) + math.log(p))
 
 
 def top_p(logits: Tensor, p: float, mass: Tensor | None = None) -> Tensor:
-    """Keep of (B, V) the fewest likeliest tokens whose probabilities add up to at least `p`.
+    """Keep the fewest likeliest tokens in each row of (B, V) whose probabilities add up to at least `p`.
 
     Args:
         logits: (B, V).
         p: above 0.
-        mass: (B, 1) log of the sum of exp(logits) over the whole vocabulary, where an earlier cut took part of it.
+        mass: (B, 1) log of the sum of exp(logits) over the whole vocabulary, needed if an earlier cut removed tokens
+            (None: computed from `logits`).
     """
     probabilities = (logits - (logits.logsumexp(dim=-1, keepdim=True) if mass is None else mass)).exp()
     vocabulary = logits.shape[-1]
@@ -233,17 +234,17 @@ def apply_rules(
     seen: Tensor | None = None,
     forbidden: Sequence[Iterable[int]] = (),
 ) -> Tensor:
-    """All rules that are set, in the order at the head of this file.
+    """Apply all rules that are set to logits (B, V), in the order at the head of this file.
 
     Args:
-        logits: (B, V) of the model.
+        logits: (B, V), from the model.
         sampling: the settings.
-        allowed: (B, V) True where a grammar lets a token through.
-        seen: (B, V) True for tokens that the repetition penalty counts.
-        forbidden: per row, the tokens that would repeat an n-gram.
+        allowed: (B, V), True where a grammar allows a token.
+        seen: (B, V), True for tokens that the repetition penalty counts.
+        forbidden: for each row, the tokens that would repeat an n-gram.
 
     Returns:
-        (B, V) whose softmax is the distribution to draw from; with temperature 0, whose largest is the choice.
+        (B, V) logits whose softmax is the distribution to draw from; with temperature 0, the largest is the choice.
     """
     if allowed is not None:
         logits = allow(logits, allowed)
@@ -254,7 +255,7 @@ def apply_rules(
     if forbidden:
         logits = forbid(logits, forbidden)
     if sampling.greedy:
-        return logits  # the cuts below never cut the likeliest
+        return logits  # the cuts below never remove the likeliest token
     if sampling.temperature != 1.0:
         logits = temper(logits, sampling.temperature)
     mass = logits.logsumexp(dim=-1, keepdim=True) if sampling.top_p < 1.0 else None  # (B, 1)
@@ -268,21 +269,21 @@ def apply_rules(
 
 
 def exact(logits: Tensor) -> Tensor:
-    """The logits on a device that has float64, which sums and draws are made in: Apple's GPUs (MPS) have none."""
+    """Move logits to a device with float64, which sums and draws need: from Apple's GPUs (MPS) to the CPU."""
     return logits.cpu() if logits.device.type == "mps" else logits
 
 
 def draw(logits: Tensor, uniforms: Tensor) -> Tensor:
-    """Draw a token of each row by inverting its cumulative distribution.
+    """Draw a token for each row by inverting its cumulative distribution.
 
-    One number a row decides, so a row's draw does not depend on which other rows there are.
+    Each row uses one uniform number of its own, so its draw does not depend on the other rows.
 
     Args:
-        logits: (B, V), -inf for what may not be drawn.
+        logits: (B, V), -inf for tokens that may not be drawn.
         uniforms: (B,) float64 in [0, 1).
 
     Returns:
-        (B,) token ids; V for a row in which nothing can be drawn.
+        (B,) token ids; V for a row in which no token can be drawn.
     """
     cumulative = logits.softmax(dim=-1).cumsum(dim=-1, dtype=torch.float64)  # (B, V)
     targets = uniforms[:, None] * cumulative[:, -1:]  # (B, 1)

@@ -1,4 +1,4 @@
-"""How likely a model finds continuations that are given to it.
+"""Log-probabilities of given continuations under a model.
 
 Shapes: `B` rows, `T` positions, `V` vocabulary.
 """
@@ -23,20 +23,21 @@ def continuation_logprobs(
     prefix: int = 0,
     batch: int = 32,
 ) -> list[Tensor]:
-    """The log-probability of each token of some continuations of one prompt, which is read once.
+    """Log-probabilities of the tokens of each continuation of a prompt; the prompt is read once.
 
     Args:
-        transformer: in evaluation mode, if it has dropout.
-        prompt: ids, at least one.
-        continuations: ids, at least one each. With learned positions, each must fit behind the prompt.
-        prefix: tokens at the start of the prompt that see each other both ways.
-        batch: continuations read at one time; each takes a copy of what the model keeps of the prompt.
+        transformer: must be in evaluation mode if it has dropout.
+        prompt: token ids, at least one.
+        continuations: token ids, at least one for each. With learned positions, prompt and continuation must fit into
+            the context.
+        prefix: number of leading tokens of the prompt that attend to each other in both directions.
+        batch: number of continuations per forward pass; each needs a copy of the prompt's KV cache.
 
     Returns:
-        of each continuation of `n` tokens, (n,) natural logarithms, on the CPU.
+        for each continuation of `n` tokens, (n,) log-probabilities in nats, on the CPU.
 
     Raises:
-        SuiteError: the prompt or a continuation is empty, or a continuation ends behind the last learned position.
+        SuiteError: the prompt or a continuation is empty, or a continuation goes past the last learned position.
     """
     if not len(prompt) or not all(map(len, continuations)):
         raise SuiteError("a prompt and each of its continuations need at least one token to be scored")

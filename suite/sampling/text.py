@@ -1,4 +1,4 @@
-"""Text while it is being generated: what may be shown already, and where a stop string ends it."""
+"""Streaming text: release decoded text as soon as it is final, and end it at a stop string."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Protocol
 
 
 class TextStream(Protocol):
-    """Turns token ids into text one at a time, such as `suite.text.tokenizer.StreamDecoder`."""
+    """Decodes token ids one at a time; for example `suite.text.tokenizer.StreamDecoder`."""
 
     def push(self, token: int, /) -> str:
-        """The text that is certain after one more token; bytes of an unfinished character are held back."""
+        """Append a token; returns the text that is now final. Bytes of an unfinished character are held back."""
         ...
 
     def flush(self) -> str:
-        """What was still held back."""
+        """Return the text that is still held back."""
         ...
 
 
 class Streams(Protocol):
-    """Makes text streams, such as `suite.text.tokenizer.Tokenizer`."""
+    """Makes text streams; for example `suite.text.tokenizer.Tokenizer`."""
 
     def stream(self) -> TextStream:
-        """A stream that has seen nothing yet."""
+        """Return a new, empty stream."""
         ...
 
 
 class StopText:
-    """The text of one row up to the first stop string, released only when no stop string can claim it any more.
+    """Decodes a row's text up to the first stop string; text that may begin a stop string is held back.
 
-    Of several stop strings the one that is complete first ends the text, and of those the longest; so the result does
-    not depend on where the borders between tokens lie.
+    If several stop strings match, the match that ends first ends the text, and of matches with the same end the
+    longest; so the result does not depend on where the borders between tokens lie.
 
     Example:
         >>> class Letters:
@@ -49,11 +49,11 @@ class StopText:
         self.stopped = False
 
     def push(self, token: int) -> str:
-        """The text that is certain after one more token."""
+        """Append a token; returns the text that is now final."""
         return self._release(self.stream.push(token), last=False)
 
     def flush(self) -> str:
-        """What was held back, when no more tokens come."""
+        """Return the text that is still held back, after the last token."""
         return self._release(self.stream.flush(), last=True)
 
     def _release(self, piece: str, last: bool) -> str:
@@ -68,7 +68,7 @@ class StopText:
         return released
 
     def _open(self) -> int:
-        """Characters at the end of the held text that may still become a stop string."""
+        """Number of characters at the end of the held text that may still become a stop string."""
         longest = min(len(self.held), max(map(len, self.stop), default=1) - 1)
         return next(
             (size for size in range(longest, 0, -1) if any(stop.startswith(self.held[-size:]) for stop in self.stop)), 0

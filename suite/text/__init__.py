@@ -1,4 +1,4 @@
-"""Text as token ids."""
+"""Tokenizers: text to token ids and back."""
 
 from suite.text.tokenizer import Tokenizer
 

@@ -1,4 +1,4 @@
-"""Byte-level byte-pair encoding through tiktoken, with the ids that the merges of a `tokenizer.json` give."""
+"""Byte-level byte-pair encoding with tiktoken; gives the same ids as the merges of a `tokenizer.json`."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,16 @@ from suite.errors import CheckpointError
 
 Merges = Sequence[tuple[bytes, bytes]]
 
-# GPT-2's way to cut text into words, in tiktoken's form (possessive, so that long words need no backtracking).
+# GPT-2's pattern that splits text into words, in tiktoken's form (possessive, so that long words need no backtracking).
 # Source: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"; openai/gpt-2, encoder.py.
 _WORDS = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
-# `\s+(?!\S)` alone backtracks: white space of some 10^6 characters overflows the stack of the regular expression.
+# `\s+(?!\S)` alone backtracks: about 10^6 characters of white space overflow the stack of the regular expression.
 _LONG_SPACE = 100_000
 _SPACES = re.compile(rf"[\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]{{{_LONG_SPACE},}}")
 
 
 def _printable_bytes() -> dict[int, str]:
-    """Return GPT-2's printable character for each byte, in which its vocabulary is written."""
+    """Return the printable character that stands for each byte in GPT-2's vocabulary files."""
     plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     others = [byte for byte in range(256) if byte not in plain]
     return {byte: chr(byte) for byte in plain} | {byte: chr(256 + n) for n, byte in enumerate(others)}
@@ -40,14 +40,14 @@ def read_bytes(written: str) -> bytes:
 
 
 class BytePairEncoder:
-    """Text to ids by merges.
+    """Encodes text to token ids by byte-pair merges.
 
     Args:
-        vocabulary: bytes of each token -> id, all 256 bytes among them.
-        merges: pairs of tokens in the order they are merged; what they make is in the vocabulary.
+        vocabulary: bytes of each token -> id, including all 256 single bytes.
+        merges: pairs of tokens in the order they are merged; each merged token is in the vocabulary.
 
     Raises:
-        CheckpointError: a token is used in the merges before it is made.
+        CheckpointError: the merges use a token before the merge that makes it.
 
     Source: Sennrich et al. 2016, "Neural Machine Translation of Rare Words with Subword Units".
     """
@@ -65,7 +65,7 @@ class BytePairEncoder:
         self._encoding = tiktoken.Encoding("suite", pat_str=_WORDS, mergeable_ranks=ranks, special_tokens={})
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text that UTF-8 can hold."""
+        """Return the token ids of a text, which must not contain lone surrogates."""
         if len(text) < _LONG_SPACE:
             ids = self._encoding.encode_ordinary(text)
         else:
@@ -74,10 +74,10 @@ class BytePairEncoder:
 
 
 def _rank_tokens(merges: Merges) -> dict[bytes, int]:
-    """Rank of each token that BPE can reach: its merge's place in the order, after the bytes.
+    """Return the rank of each token that BPE can build: 256 plus the index of its merge; a byte is its own rank.
 
-    tiktoken joins any two neighbours that make a token, BPE only the pairs that it learned. The two agree when
-    every token counted is one that BPE builds from its own bytes, for then it builds it from just one pair.
+    tiktoken joins any two neighbours that make a token, BPE only the pairs that it learned. The two agree if every
+    ranked token is one that BPE builds from its own bytes, because it then always builds it from the same pair.
     """
     ranks = {bytes([byte]): byte for byte in range(256)}
     order = {pair: 256 + n for n, pair in enumerate(merges)}
@@ -89,7 +89,7 @@ def _rank_tokens(merges: Merges) -> dict[bytes, int]:
             unmade.update(half for half in pair if half not in ranks)
         elif token not in ranks and _reachable(pair, rank, order, halves):
             ranks[token], halves[token] = rank, pair
-    if early := unmade & ranks.keys():  # no training gives this, and the reasoning above does not hold for it
+    if early := unmade & ranks.keys():  # training never produces this, and the argument above does not hold for it
         raise CheckpointError(f"tokenizer: merges are out of order, {min(early)!r} is used before it is made")
     return ranks
 
@@ -100,10 +100,10 @@ def _reachable(
     order: Mapping[tuple[bytes, bytes], int],
     halves: Mapping[bytes, tuple[bytes, bytes]],
 ) -> bool:
-    """Tell whether BPE on the bytes of a pair arrives at that pair: no merge across the border comes earlier.
+    """Return whether BPE on the bytes of a pair builds that pair: no merge across the border comes earlier.
 
-    Walks back through the merges that made the two halves, from the last: at each moment the tokens at the border were
-    the ends of the two halves so far, and a merge of them that comes before the next one within would have won.
+    Undoes the merges that made the two halves, last merge first. At each step two tokens meet at the border; if
+    merging them ranks before the merge just undone, BPE would have merged across the border instead.
     """
     left, right = pair
     while True:
@@ -114,7 +114,7 @@ def _reachable(
         if left_rank > right_rank:
             left = halves[left][1]
             across_wins = order.get((left, right), rank) < left_rank
-        else:  # of equal merges the one further left comes first, so the one across does
+        else:  # of equal merges the leftmost comes first, which is the merge across the border
             right = halves[right][0]
             across_wins = order.get((left, right), rank) <= right_rank
         if across_wins:
@@ -122,6 +122,6 @@ def _reachable(
 
 
 def _split_at_long_space(text: str) -> list[str]:
-    """Cut a text around overlong white space, where GPT-2's pattern cuts too: before its last character."""
+    """Split a text at very long white space, at its start and before its last character, as GPT-2's pattern does."""
     cuts = [cut for run in _SPACES.finditer(text) if run.end() < len(text) for cut in (run.start(), run.end() - 1)]
     return [text[start:stop] for start, stop in pairwise([0, *cuts, len(text)])]

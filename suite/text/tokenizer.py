@@ -1,7 +1,7 @@
-"""Text to token ids and back: byte-level BPE, characters, or bytes, all kept in one `tokenizer.json`.
+"""Text to token ids and back: byte-level BPE, characters, or bytes, all stored as a `tokenizer.json`.
 
-The file is the one Hugging Face's `tokenizers` and `transformers` read; encoding goes through tiktoken, which is much
-faster and needs only the merges in their order.
+The file has the format that Hugging Face's `tokenizers` and `transformers` read; encoding uses tiktoken, which
+is much faster and needs only the ordered merges.
 """
 
 import builtins
@@ -25,13 +25,13 @@ _END_NAMES = ("<|endoftext|>", "</s>")
 
 
 class Tokenizer:
-    """A vocabulary, and the way text is written in it.
+    """Converts text to token ids and back.
 
     Args:
         vocabulary: bytes of each token -> id.
         merges: pairs of tokens in the order they are merged (byte-level BPE; () for plain bytes), or None where every
             token is one character.
-        specials: name -> id of the tokens that no text encodes to.
+        specials: name -> id of special tokens, which no text encodes to.
 
     Raises:
         CheckpointError: two tokens share an id, or a byte-level vocabulary lacks a byte.
@@ -60,7 +60,7 @@ class Tokenizer:
         if merges is not None and (missing := [byte for byte in range(256) if bytes([byte]) not in self.vocabulary]):
             raise CheckpointError(f"tokenizer: not a byte-level vocabulary, byte {missing[0]:#04x} has no token")
 
-    # ---- making one
+    # ---- constructors
 
     @classmethod
     def train(cls, texts: Iterable[str], vocab_size: int, specials: Sequence[str] = ("<eos>",)) -> "Tokenizer":
@@ -68,8 +68,8 @@ class Tokenizer:
 
         Args:
             texts: the training texts, read once.
-            vocab_size: tokens in all, with the 256 bytes and the specials. Little text may give fewer.
-            specials: names of tokens that no text encodes to; they take the first ids.
+            vocab_size: total number of tokens, including the 256 bytes and the specials. A short text may give fewer.
+            specials: names of special tokens, which no text encodes to; they take the first ids.
 
         Raises:
             DataError: `vocab_size` has no room for the bytes and the specials, or a special is named twice.
@@ -103,7 +103,7 @@ class Tokenizer:
 
     @classmethod
     def characters(cls, text: str, specials: Sequence[str] = ("<eos>",)) -> "Tokenizer":
-        """Make a token of each different character of a text, in code point order, then the specials."""
+        """Make a tokenizer with a token for each distinct character of a text (by code point), then the specials."""
         if not text:
             raise DataError("an empty text has no characters to make a vocabulary of")
         _check_encodable(text)
@@ -113,7 +113,7 @@ class Tokenizer:
 
     @classmethod
     def bytes(cls, specials: Sequence[str] = ("<eos>",)) -> "Tokenizer":
-        """Make a token of each byte, with the byte as its id, then the specials."""
+        """Make a tokenizer with a token for each byte, whose id is the byte, then the specials."""
         vocabulary = {bytes([byte]): byte for byte in range(256)}
         return cls(vocabulary, (), {name: 256 + n for n, name in enumerate(specials)})
 
@@ -122,7 +122,7 @@ class Tokenizer:
         """Read a `tokenizer.json`, or a directory with one or with `vocab.json` and `merges.txt`.
 
         Raises:
-            CheckpointError: there is none, it is damaged, or it is not a tokenizer of this kind.
+            CheckpointError: there is no tokenizer, it is damaged, or it is of an unsupported kind.
         """
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
@@ -136,7 +136,7 @@ class Tokenizer:
         """Write `tokenizer.json` (and `tokenizer_config.json`, for `transformers`) into a directory.
 
         Raises:
-            CheckpointError: it cannot be written; files that were there are as they were.
+            CheckpointError: a file cannot be written; its previous version is unchanged.
         """
         directory = Path(directory)
         config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
@@ -153,7 +153,7 @@ class Tokenizer:
     # ---- text to ids
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text. A special token's name in it is plain text.
+        """Return the token ids of a text. The name of a special token in it is encoded as plain text.
 
         Raises:
             DataError: the text has a lone surrogate, or a character that a character vocabulary lacks.
@@ -164,7 +164,7 @@ class Tokenizer:
         return self._encoder.encode(text)
 
     def encode_batch(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """Return the ids of each text; tiktoken lets threads run side by side."""
+        """Return the token ids of each text, encoded on `threads` threads; tiktoken releases Python's lock."""
         if threads == 1:
             return [self.encode(text) for text in texts]
         with ThreadPoolExecutor(threads) as pool:
@@ -183,43 +183,47 @@ class Tokenizer:
     # ---- ids to text
 
     def decode(self, ids: Iterable[int], *, skip_specials: bool = True) -> str:
-        """Return the text of ids, special tokens left out or shown by name; bytes that are not UTF-8 become U+FFFD."""
+        """Return the text of token ids, special tokens skipped or shown by name; invalid UTF-8 becomes U+FFFD."""
         return self.decode_bytes(ids, skip_specials=skip_specials).decode(errors="replace")
 
     def decode_bytes(self, ids: Iterable[int], *, skip_specials: bool = True) -> builtins.bytes:
-        """Return the bytes of ids, special tokens left out or shown by name."""
+        """Return the bytes of token ids, special tokens skipped or shown by name."""
         if skip_specials:
             return b"".join([self.token_bytes(id) for id in ids])
         return b"".join([self._names[id].encode() if id in self._names else self.token_bytes(id) for id in ids])
 
     def stream(self, *, skip_specials: bool = True) -> "StreamDecoder":
-        """Return a decoder that takes one id at a time."""
+        """Return a decoder that takes token ids one at a time."""
         return StreamDecoder(self, skip_specials)
 
     def token_bytes(self, id: int) -> builtins.bytes:
-        """Return the bytes of one token; none for a special one."""
+        """Return the bytes of a token; b"" for a special token.
+
+        Raises:
+            DataError: the id is not in the vocabulary.
+        """
         if not 0 <= id < self.vocab_size:
             raise DataError(f"token id {id} is not in the vocabulary of {self.vocab_size}")
         return self._bytes[id]
 
     def token_text(self, id: int) -> str:
-        """Return one token for showing: a special's name, its text, or `\\xNN` for bytes that are no text alone."""
+        """Return a token for display: the name of a special, or its text, with `\\xNN` for bytes that are not UTF-8."""
         token = self.token_bytes(id)
         return self._names[id] if id in self._names else token.decode(errors="backslashreplace")
 
     @property
     def eos(self) -> int | None:
-        """The id that ends a document."""
+        """The id of the token that ends a document; None if the vocabulary lacks it."""
         return self.specials.get("<eos>")
 
     @cached_property
     def token_widths(self) -> "np.ndarray[tuple[int], np.dtype[np.uint16]]":
-        """UTF-8 bytes of each token, (V,); 0 for specials. Their sum over a text's ids is its size in bytes."""
+        """(V,) number of UTF-8 bytes of each token; 0 for specials. Summed over a text's ids: its size in bytes."""
         return np.array([len(token) for token in self._bytes], dtype=np.uint16)
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all that decides ids."""
+        """SHA-256 of the vocabulary, merges and specials, as hexadecimal digits."""
         return hashlib.sha256(json.dumps(self._to_json()).encode()).hexdigest()
 
     # ---- the encoder
@@ -303,7 +307,7 @@ class Tokenizer:
 
 
 class StreamDecoder:
-    """Text from ids one at a time: bytes of a character that is not whole yet are held back."""
+    """Decodes token ids one at a time; bytes of an unfinished character are held back."""
 
     def __init__(self, tokenizer: Tokenizer, skip_specials: bool) -> None:
         self._tokenizer = tokenizer
@@ -311,11 +315,11 @@ class StreamDecoder:
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def push(self, id: int) -> str:
-        """Return the text that is certain after one more id; may be empty."""
+        """Append a token id; returns the text that is now final, which may be empty."""
         return self._decoder.decode(self._tokenizer.decode_bytes([id], skip_specials=self._skip_specials))
 
     def flush(self) -> str:
-        """Return what was held back: U+FFFD for a character that never became whole."""
+        """Return the text that is still held back: U+FFFD for a character that was never finished."""
         return self._decoder.decode(b"", final=True)
 
 
