@@ -90,8 +90,8 @@ def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: st
 
     Args:
         source: a path, or the file's bytes.
-        pedal: "fold" extends notes to the release of the sustain pedal or the next note on the same key (unless the pedal
-            is stuck, see `STUCK`), "keep" returns pedal changes beside the notes, "ignore" drops them.
+        pedal: "fold" extends notes to the release of the sustain pedal or the next note on the same key (unless the
+            pedal is stuck, see `STUCK`), "keep" returns pedal changes beside the notes, "ignore" drops them.
         name: what to call the file in an error (bytes have no name).
 
     Raises:
@@ -199,7 +199,8 @@ def clock(division: int, tempos: Sequence[tuple[int, int]], name: str) -> Clock:
     """Return a function that converts ticks to seconds.
 
     Args:
-        division: ticks per beat; if negative, the high byte is minus the frames per second, the low byte ticks per frame.
+        division: ticks per beat; if negative, the high byte is minus the frames per second, the low byte the ticks per
+            frame.
         tempos: (tick, microseconds per beat) of the tempo changes in all tracks.
         name: what to call the file in an error.
 
@@ -333,7 +334,10 @@ def to_pretty_midi(performance: Performance) -> PrettyMIDI:
 
 
 def _voices(performance: Performance) -> list[list[Note]]:
-    """Distribute notes over at most 15 voices (the channels without drums), so that no pitch overlaps itself in a voice."""
+    """Distribute notes over voices, so that no pitch overlaps itself within a voice.
+
+    There are at most 15, a channel each without the drums'; what does not fit goes to the last.
+    """
     voices: list[list[Note]] = [[]]
     busy: list[dict[int, float]] = [{}]  # for each voice, the end of the last note of each pitch
     for note in performance.notes:

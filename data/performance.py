@@ -199,7 +199,7 @@ class Performance:
 
     @property
     def duration(self) -> float:
-        """Seconds from 0 to the end of the last note to stop sounding."""
+        """Time from 0 to the last note end, in seconds."""
         return float(self.end.max(initial=0.0))
 
     def transposed(self, semitones: int) -> Performance:

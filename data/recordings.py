@@ -160,7 +160,7 @@ def place_of(piece: str) -> float:
 
 
 def divided(recording: Recording, share: float) -> tuple[Recording, Recording] | None:
-    """Divide a recording into a beginning and an end, whose times start at its first note; None if it is a single chord.
+    """Cut a recording into a beginning and an end whose times start at its first note; None if it is a single chord.
 
     Args:
         recording: what to divide. The cut is between notes that do not start together; notes still sounding end there.
