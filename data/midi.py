@@ -117,7 +117,7 @@ def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: st
         for number, changes in pedals.items():
             there, moves = channel == number, moving(changes, last)
             end[there] = damped(pitch[there], start[there], end[there], moves)
-            stuck += -(-(len(changes) - len(moves)) // 2)  # two changes per press, except that the last may lack its release
+            stuck += -(-(len(changes) - len(moves)) // 2)  # changes come in pairs, but the last may lack its release
     kept = one_pedal(*pedals.values()) if pedal == "keep" else ()
     last = max([end.max(), *(change.time for change in kept)])
     if last > LONGEST:

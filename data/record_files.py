@@ -35,7 +35,7 @@ class Record(NamedTuple):
     """A record with its position in the file.
 
     Args:
-        where: position for messages: "FILE, line N", "FILE, line N, record M" (JSON list) or "FILE, record N" (parquet).
+        where: position for messages: "FILE, line N", "FILE, line N, record M" (JSON list), "FILE, record N" (parquet).
         place: line number, for parquet the record number, from 1.
         value: list of cells of CSV or TSV (empty for a blank line), a JSON value, or a dict of parquet columns.
     """
@@ -200,7 +200,7 @@ def _not_json(error: ValueError | RecursionError, name: str, number: int = 1) ->
 def _read_json(file: File, key: str) -> Iterator[Record]:
     """Yield the records of a JSON list, of the list under `key`, or of JSON lines."""
     with file.open() as stream:
-        # the first two lines show whether these are JSON lines, which may be larger than memory, or a list over many lines
+        # two lines tell JSON lines, which may be larger than memory, from a list, which may be on a single line
         start: list[bytes] = []
         while len([line for line in start if line.strip()]) < 2 and (line := stream.readline(LONGEST)):
             start.append(line)
@@ -266,7 +266,7 @@ def _records_of(text: str, key: str, name: str) -> Iterator[tuple[int, Any]]:
 
 
 def _elements(text: str, at: int) -> Generator[tuple[int, Any], None, int]:
-    """Yield line number and value of each element of the list that begins at offset `at`; return the offset of its end."""
+    """Yield line number and value of each element of the list at offset `at`; return the offset of its end."""
     line, counted = 1, 0
     at = _skip(text, at + 1)
     while text[at : at + 1] != "]":

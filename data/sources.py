@@ -1,7 +1,7 @@
 """Turn the name of a data source into a list of files, or recognise it as a hub data set.
 
-A source is a file, a folder, a pattern, a zip file or a member of a zip file (`data.zip/train.csv`), each on disk or at a URL
-that fsspec opens (`https://`, `s3://`, `hf://`, `memory://`, ...), `-` for standard input, or a data set of the
+A source is a file, a folder, a pattern, a zip file or a member of a zip file (`data.zip/train.csv`), each on disk or at
+a URL that fsspec opens (`https://`, `s3://`, `hf://`, `memory://`, ...), `-` for standard input, or a data set of the
 Hugging Face hub (`name`, `name:configuration`, `name:configuration:split`, `name::split`).
 """
 
@@ -88,7 +88,7 @@ class File:
         return unpack(raw, self.name, packed=packed, suffix=Path(self._path).suffix)
 
     def open_raw(self) -> tuple[IO[bytes], int | None]:
-        """Open the file as stored, without decompression; also return the compressed size of a zip member, else None."""
+        """Open the file as stored, still compressed; also return the compressed size of a zip member, else None."""
         if self.content is not None:
             return io.BytesIO(self.content), None
         try:
@@ -128,7 +128,7 @@ class File:
             return digest.digest()
 
     def stamp(self) -> list[Any]:
-        """Return values that change with the file, without reading it: size and time, or what the URL's server reports."""
+        """Return values that change with the file, without reading it: size and time, or what the server reports."""
         if self.content is not None:
             return [hashlib.sha256(self.content).hexdigest()]
         return _stamp(self.place).split() or [self.digest().hex()]

@@ -188,7 +188,7 @@ def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -
 
 
 class _Epoch(NamedTuple):
-    """Order of an epoch: document indices, the end of each when they are concatenated, and the start of each window."""
+    """Order of an epoch: document indices, the end of each when they are joined, and the start of each window."""
 
     documents: npt.NDArray[np.int64]
     stops: npt.NDArray[np.int64]
