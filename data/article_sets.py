@@ -1,4 +1,4 @@
-"""Articles with a lead each, to learn from and to be judged by: records, WikiText, MediaWiki dumps, hub data sets."""
+"""Read articles with leads for training and evaluation, from records, WikiText, MediaWiki dumps or hub data sets."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from suite.wording import count
 
 _WIKITEXT = (".txt", ".tokens", ".raw")
 _TABLES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet")
-_DUMP = ".xml"  # Wikipedia names a part of a dump .xml-p1p41242.bz2
+_DUMP = ".xml"  # a prefix, as Wikipedia names the parts of a dump .xml-p1p41242.bz2
 _TITLE = "title"
-# usual names of columns, likely ones first
+# common column names, most likely first
 _LEADS = ("summary", "highlights", "lead", "abstract", "tldr", "target", "headline")
 _BODIES = ("document", "article", "documents", "text", "body", "source", "content", "report", "dialogue", "description")
 _KNOWN = {_TITLE, *_LEADS, *_BODIES}
@@ -30,22 +30,22 @@ _KNOWN = {_TITLE, *_LEADS, *_BODIES}
 def read_articles(
     sources: Source, notes: Notes, *, title: str = _TITLE, lead: str = "", body: str = ""
 ) -> Iterator[Article]:
-    """Read articles that have both a lead and a body, one by one; others are left out.
+    """Yield the articles that have both a lead and a body; others are left out.
 
     Args:
-        sources: one or several, as `suite.data.sources` reads them. Files, perhaps packed, are
-            - records (.jsonl, .json, .csv, .tsv, .parquet) of either `title`, `lead` and `sections` (a list of
-              `heading` and `text`), or a column with a text and one with its summary. A list of texts is a text in
-              sentences; in the summary's column, it is several summaries, of which the first is taken;
+        sources: a source or several, see `suite.data.sources`. Files, which may be compressed, are
+            - records (.jsonl, .json, .csv, .tsv, .parquet), either with `title`, `lead` and `sections` (a list of
+              `heading` and `text`), or with a column for the text and a column for its summary. A list in the text's
+              column is a text in sentences; in the summary's column, several summaries, of which the first is used;
             - dumps of MediaWiki (.xml);
             - WikiText (.txt, .tokens, .raw, and the hub's `wikitext`), whose tokenisation is undone.
-        notes: say what was guessed or left out, once all is read.
-        title: column of the title, which need not be there.
+        notes: receives messages about what was guessed or left out; complete once everything is read.
+        title: column of the title; may be missing.
         lead: column of the summary; guessed by default.
         body: column of the text; guessed by default.
 
     Raises:
-        DataError: a source, column or field is not there or cannot be read, or there is no article in a source.
+        DataError: a source, column or field is missing or cannot be read, or a source has no articles.
 
     Example:
         >>> next(read_articles("data/samples/articles.jsonl.gz", Notes())).title
@@ -69,7 +69,7 @@ def read_articles(
 
 
 class _Columns(NamedTuple):
-    """Names of columns; "" for one that is to be guessed or not there."""
+    """Names of columns; "" for a column to be guessed, or that does not exist."""
 
     title: str
     lead: str
@@ -79,7 +79,7 @@ class _Columns(NamedTuple):
 def _read(source: str, files: Sequence[File] | None, wanted: _Columns, notes: Notes) -> Iterator[Article]:
     named = f"{wanted.lead}{wanted.body}"
     header = True if named and not named.isdecimal() else None
-    if files is None:  # a hub data set, if it is there at all
+    if files is None:  # not a file, so a hub data set if anything
         for table in read_tables(source, notes, header=header, known=_KNOWN):
             yield from _read_rows(table, wanted, notes)
     kinds = (*_TABLES, _DUMP, *_WIKITEXT)
@@ -143,7 +143,7 @@ def _choose(table: RecordTable, wanted: _Columns) -> _Columns:
 
 
 def _texts(row: Mapping[str, Any], column: str, where: str) -> list[str]:
-    """A column's text, or the texts of its list; none where it is empty."""
+    """The text of a cell as a list, or the cell's list of texts; empty if the cell is."""
     value = row.get(column)
     texts = value if isinstance(value, list) else [] if value is None else [value]
     for text in texts:
@@ -180,16 +180,16 @@ _RANGE = re.compile(r"(?<=\d) – (?=\d)| (?=°)| ‑ ")  # noqa: RUF001
 
 
 def _read_wikitext(lines: Iterable[str], name: str, notes: Notes, hint: str = "") -> Iterator[Article]:
-    """Read articles whose titles stand between blank lines as ` = Title = `, and headings as ` = = Heading = = `.
+    """Yield articles whose titles are ` = Title = ` between blank lines, and whose headings are ` = = Heading = = `.
 
-    `hint` ends the error where there is none.
+    `hint` is appended to the error if there are no articles.
     """
     from sacremoses import MosesDetokenizer
 
     detokenizer = MosesDetokenizer(lang="en")
 
     def written(text: str) -> str:
-        """The text as it was before it was cut into tokens."""
+        """Undo the tokenisation of a text."""
         text = detokenizer.detokenize(_ESCAPED.sub(r"\1", text).split())
         return _RANGE.sub(lambda match: match[0].strip(), text)
 

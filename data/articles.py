@@ -1,4 +1,4 @@
-"""Articles: a title, a lead that sums the body up, and the body in sections."""
+"""Articles with a title, a lead that summarises the body, and the body in sections."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Section:
     """A part of an article's body.
 
     Attributes:
-        heading: "" where it has none.
-        text: paragraphs, one a line; never tables, lists of references or markup.
+        heading: the heading; "" if there is none.
+        text: paragraphs separated by line breaks, without tables, lists of references or markup.
     """
 
     heading: str
@@ -24,13 +24,13 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Article:
-    """An article as it is summed up.
+    """An article, whose lead is the summary of its body.
 
     Attributes:
-        title: "" where it has none.
-        lead: what stands before the first heading, paragraphs one a line; "" where it is to be written.
+        title: the title; "" if there is none.
+        lead: text before the first heading, paragraphs separated by line breaks; "" if it is yet to be written.
         sections: the body, in order.
-        where: it comes from, for errors: a file, and a line or record in it.
+        where: origin for errors: file, and line or record in it.
     """
 
     title: str = ""
@@ -40,13 +40,13 @@ class Article:
 
     @classmethod
     def from_parts(cls, title: str, parts: Iterable[tuple[str, Iterable[str]]], where: str = "") -> Article:
-        """Make an article of what stands under each heading.
+        """Make an article from headings and the paragraphs under them.
 
         Args:
-            title: of the article.
-            parts: heading and paragraphs of each part; the first has no heading, and is the lead if text follows it
-                under a heading, else the body.
-            where: it comes from.
+            title: title of the article.
+            parts: heading and paragraphs of each part. The first part has no heading; it is the lead if any later part
+                has text, else the body.
+            where: origin, for errors.
 
         Example:
             >>> Article.from_parts("Bee", [("", ["A bee is an insect."]), ("Food", ["Nectar."])]).lead
@@ -61,12 +61,12 @@ class Article:
 
     @cached_property
     def body(self) -> str:
-        """The text of all sections without their headings, paragraphs one a line."""
+        """Text of all sections without headings, paragraphs separated by line breaks."""
         return "\n".join(section.text for section in self.sections if section.text)
 
 
 def told(left: Mapping[str, int]) -> str:
-    """Say what was left out of an article or of several; "" if nothing was.
+    """Message about what was left out, from numbers by kind; "" if nothing was.
 
     Example:
         >>> told({"table": 2, "reference": 1})

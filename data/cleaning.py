@@ -1,4 +1,4 @@
-"""Articles without what an extraction leaves behind: headings over nothing, lists of figures, bits of style sheets."""
+"""Clean extracted articles: drop headings without text, rows of figures and remnants of style sheets."""
 
 # ruff: noqa: RUF001 (marks of other scripts are meant)
 
@@ -15,12 +15,12 @@ _STYLE = re.compile(
     r"\b(?:margin|width|height|padding|font|text|border|background)(?:-\w+)*:[^.]{0,40};|\bem;|formula_\d"
 )
 _COORDINATES = re.compile(r"\s?\(\d{1,3}°[^)]{0,60}\)")
-# a full stop without a space behind it, between words that are none of an address or an abbreviation
+# a full stop without a space after it, between words that do not look like an address or abbreviation
 _GLUED = re.compile(r"(?<=[a-z]{3}[.?!])(?=[A-Z][a-z]*\s)")
 
 
 def clean_paragraphs(text: str) -> str:
-    r"""The paragraphs of a text that are prose, one a line; sentences that were glued together get a space.
+    r"""Return the paragraphs that are prose, separated by line breaks; missing spaces between sentences are added.
 
     Example:
         >>> clean_paragraphs("Lyon is a city.It lies on the Rhône.\nArea:\n12 nmi\nwidth:5.24em;")
@@ -37,10 +37,10 @@ def clean_paragraphs(text: str) -> str:
 
 
 def clean_article(record: Mapping[str, Any]) -> str:
-    """An article of `title`, `lead` and `sections`, written out; a heading with nothing left under it is left out.
+    """Return an article of `title`, `lead` and `sections` as text, without headings that have no text left under them.
 
     Raises:
-        KeyError, TypeError, AttributeError: the record is no such article.
+        KeyError, TypeError, AttributeError: the record is not such an article.
     """
     parts = [record["title"], clean_paragraphs(record["lead"])]
     for section in record["sections"]:

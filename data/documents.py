@@ -1,4 +1,4 @@
-"""The documents of a text corpus, from files or hub data sets."""
+"""Read the documents of a text corpus from files or hub data sets."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from suite.data.sources import TABLES, File, Source, find_all
 from suite.data.tables import Notes, read_table, read_tables
 from suite.errors import DataError
 
-_FORMAT = 2  # counted up when the same files would give other texts
-# .csv and .tsv beside texts in a folder describe them more often than they hold any
+_FORMAT = 2  # version of the reading; raised when the same files would give different texts
+# without .csv and .tsv: in a folder of texts, they usually hold metadata
 _FOLDERS = (".txt", ".md", ".jsonl", ".ndjson", ".json", ".parquet")
 
 
 class _Origin(NamedTuple):
-    """Where documents come from: files of one kind, or a hub data set."""
+    """Source of documents: files of a single kind, or a hub data set."""
 
     kind: str
     files: tuple[File, ...] = ()
@@ -28,18 +28,18 @@ class _Origin(NamedTuple):
 
 
 def read_documents(source: Source, *, column: str = "text", split: str | None = None) -> Iterator[str]:
-    """Read the documents of a corpus in order, one text each; empty ones are left out.
+    """Yield the text of each document of a corpus, in order; empty documents are left out.
 
     Args:
-        source: one or several, as `suite.data.sources` reads them; of files, all are of one kind. A text file (.txt,
-            .md) is one document; JSON lines (.jsonl, .json), lists of JSON, tables (.csv, .tsv) with names in the first
-            line, and parquet hold one a record. In folders and zip files, tables are passed over.
-        column: the record's field with the text. Records with `title`, `lead` and `sections` need none: they are
-            written out as articles, cleaned by `suite.data.cleaning.clean_article`.
-        split: of a hub data set whose name says none; its training split by default.
+        source: a source or several, see `suite.data.sources`; all files must be of the same kind. A text file (.txt,
+            .md) is a document; JSON lines (.jsonl, .json), JSON lists, tables (.csv, .tsv) with names in the first
+            line, and parquet hold a document per record. In folders and zip files, .csv and .tsv are skipped.
+        column: field of the record with the text. Records with `title`, `lead` and `sections` need none: they become
+            articles as text, cleaned by `suite.data.cleaning.clean_article`.
+        split: split of a hub data set if its name gives none; the training split by default.
 
     Raises:
-        DataError: a source is not there, or a file is not UTF-8 or JSON, is damaged, or lacks the column.
+        DataError: a source does not exist, or a file is not UTF-8 or JSON, is damaged, or lacks the column.
     """
     origin = _find(source)
     texts = map(read_text, origin.files) if origin.kind == "text" else _read_records(origin, column, split)
@@ -47,7 +47,7 @@ def read_documents(source: Source, *, column: str = "text", split: str | None = 
 
 
 def read_lines(source: Source, *, column: str = "text") -> Iterator[str]:
-    """Read the lines of text files, or a column of records, one text each; empty ones are left out.
+    """Yield the lines of text files, or of a column of records, stripped of spaces; empty lines are left out.
 
     Args:
         source, column: as for `read_documents`.
@@ -60,9 +60,9 @@ def read_lines(source: Source, *, column: str = "text") -> Iterator[str]:
 
 
 def source_digest(source: Source, *, column: str = "text", split: str | None = None) -> str:
-    """Return a hash of what `read_documents` reads: the files' contents, or the data set as `datasets` cached it.
+    """Return a hash of what `read_documents` reads: contents of the files, or the hub data set as cached by `datasets`.
 
-    Of a file at a URL, its checksum or ETag stands for the contents where there is one.
+    For a file at a URL, its checksum or ETag is used in place of the contents if there is one.
     """
     origin = _find(source)
     digest = hashlib.sha256(json.dumps([_FORMAT, origin.kind, origin.name, column, split]).encode())

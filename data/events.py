@@ -1,8 +1,8 @@
-"""Performances as event tokens, by one table from which ids, names, encoding, decoding and the grammar follow.
+"""Encode performances as event tokens and decode them. One table defines ids, names, both directions and the grammar.
 
 The vocabulary is that of Performance RNN and Music Transformer: note-on, note-off, time shifts of 10 ms to 1 s, and 32
-velocities, in Magenta's order. Times are quantised from the beginning of the piece, never gap by gap, so errors do not
-add up: every onset and end is at most 5 ms from where it was.
+velocities, in Magenta's order. Times are quantised from the beginning of the piece, not gap by gap, so rounding errors
+do not add up: every onset and end moves by at most 5 ms.
 
 Source: Simon and Oore 2017, "Performance RNN"; Huang et al. 2018, "Music Transformer".
 """
@@ -31,10 +31,10 @@ class EventRange:
     """Consecutive ids of one kind of event.
 
     Attributes:
-        kind: its name.
-        first: value of its first id.
-        size: how many there are.
-        start: its first id.
+        kind: name of the event, such as "NOTE_ON".
+        first: value that the first id stands for.
+        size: number of ids.
+        start: the first id.
     """
 
     kind: str
@@ -44,25 +44,25 @@ class EventRange:
 
     @property
     def ids(self) -> range:
-        """All its ids."""
+        """All ids of this kind."""
         return range(self.start, self.start + self.size)
 
     def id(self, value: int) -> int:
-        """The id of a value."""
+        """The id for a value, such as a pitch."""
         return self.start + value - self.first
 
     def value(self, id: int) -> int:
-        """The value of an id."""
+        """The value that an id stands for."""
         return self.first + id - self.start
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoded:
-    """Event tokens, and what quantising did.
+    """Event tokens of a performance, and the number of notes that quantising lengthened.
 
     Attributes:
         tokens: (T,) ids.
-        lengthened: notes that were shorter than a step and became one long.
+        lengthened: number of notes shorter than a step (10 ms), which became one step long.
     """
 
     tokens: NDArray[np.int64]
@@ -71,11 +71,11 @@ class Encoded:
 
 @dataclass(frozen=True)
 class EventTable:
-    """The vocabulary of events.
+    """The vocabulary of event tokens, with encoding and decoding.
 
     Args:
-        pedal: whether the sustain pedal has events of its own, behind all others; without, it must have been folded
-            into the notes.
+        pedal: whether the sustain pedal has events of its own, after all others. If not, the pedal must already be
+            folded into the ends of the notes.
 
     Example:
         >>> table = EventTable()
@@ -87,44 +87,44 @@ class EventTable:
 
     @cached_property
     def on(self) -> EventRange:
-        """A key is struck: pitches 0 to 127."""
+        """Ids that start a note, for pitches 0 to 127."""
         return EventRange("NOTE_ON", 0, PITCHES, 0)
 
     @cached_property
     def off(self) -> EventRange:
-        """A note ends: pitches 0 to 127."""
+        """Ids that end a note, for pitches 0 to 127."""
         return EventRange("NOTE_OFF", 0, PITCHES, self.on.ids.stop)
 
     @cached_property
     def shift(self) -> EventRange:
-        """Time passes: 1 to 100 steps of 10 ms."""
+        """Ids that move time forward by 1 to 100 steps of 10 ms."""
         return EventRange("TIME_SHIFT", 1, LONGEST_SHIFT, self.off.ids.stop)
 
     @cached_property
     def velocity(self) -> EventRange:
-        """The velocity of the notes that follow: bins 1 to 32."""
+        """Ids that set the velocity of the following notes, for bins 1 to 32."""
         return EventRange("VELOCITY", 1, VELOCITIES, self.shift.ids.stop)
 
     @cached_property
     def sustain(self) -> EventRange:
-        """The pedal comes up (0) or goes down (1); no ids without pedal events."""
+        """Ids that release (0) or press (1) the sustain pedal; empty in a table without pedal events."""
         return EventRange("PEDAL", 0, 2 if self.pedal else 0, self.velocity.ids.stop)
 
     @property
     def ranges(self) -> tuple[EventRange, ...]:
-        """All kinds in the order of their ids."""
+        """The ranges of all kinds of event, in the order of their ids."""
         return (self.on, self.off, self.shift, self.velocity, self.sustain)
 
     @property
     def size(self) -> int:
-        """Ids in all."""
+        """Number of ids in the vocabulary."""
         return self.sustain.ids.stop
 
     def range_of(self, id: int) -> EventRange:
-        """The kind that an id belongs to.
+        """The range that an id belongs to.
 
         Raises:
-            DataError: no event has it.
+            DataError: the id is not in the vocabulary.
         """
         for one in self.ranges:
             if id in one.ids:
@@ -132,7 +132,7 @@ class EventTable:
         raise DataError(f"event id {id} is not in the vocabulary of {self.size}")
 
     def name(self, id: int) -> str:
-        """What an event is called, such as "NOTE_ON C4"; times in seconds, velocities as MIDI has them."""
+        """Readable name of an event, such as "NOTE_ON C4"; times are in seconds, velocities from 1 to 127."""
         kind = self.range_of(id)
         value = kind.value(id)
         if kind in (self.on, self.off):
@@ -144,16 +144,16 @@ class EventTable:
         return f"{kind.kind} {'DOWN' if value else 'UP'}"
 
     def encode(self, performance: Performance) -> Encoded:
-        """Write a performance as events.
+        """Encode a performance as event tokens.
 
-        At one step the ends come first, then the pedal, then the strokes, each by pitch; a velocity stands directly
-        before a stroke, where its bin is another than before. Silence after the last note is not written.
+        Within a step, note ends come first, then the pedal, then note starts, each sorted by pitch. A velocity token
+        comes directly before a note start whose bin differs from the last. Silence after the last note is not written.
 
         Args:
-            performance: its pedal is written only by a table that has pedal events.
+            performance: what to encode; its pedal is dropped if the table has no pedal events.
 
         Returns:
-            the tokens.
+            the tokens, and how many notes were lengthened to one step.
         """
         pitch = performance.pitch
         starts = steps(performance.start)
@@ -162,26 +162,26 @@ class EventTable:
         ends = np.where(short, starts + 1, ends)
         changes = performance.pedal if self.pedal else ()
         pedal_steps = steps(np.array([time for time, _ in changes])).tolist()
-        # what changed within one step may change nothing
+        # after rounding, a press and a release may fall on the same step and cancel out
         changes = one_pedal(zip(pedal_steps, (down for _, down in changes), strict=True))
         count, pedals = len(performance), len(changes)
-        # one row an event: its step, its place within the step, and what tells its fellows there apart
+        # one row per event: its step, its rank within the step, and the sort key among events of the same rank
         when = np.concatenate((ends, np.array([step for step, _ in changes], dtype=np.int64), starts))
         rank = np.repeat((0, 1, 2), (count, pedals, count))
         key = np.concatenate((pitch, np.arange(pedals), pitch))
         silent = np.zeros(count + pedals, dtype=np.int64)
-        until = np.concatenate((silent, ends))  # strokes at one moment end first in, first out, too
+        until = np.concatenate((silent, ends))  # notes of one pitch that start together also end first in, first out
         strength = np.concatenate((silent, velocity_bin(performance.velocity)))
         pedal_ids = np.array([self.sustain.id(down) for _, down in changes], dtype=np.int64)
         ids = np.concatenate((self.off.id(0) + pitch, pedal_ids, self.on.id(0) + pitch))
         order = np.lexsort((strength, until, key, rank, when))
         when, ids, strength = when[order], ids[order], strength[order]
         gaps = np.diff(when, prepend=0)
-        shifts = -(-gaps // LONGEST_SHIFT)  # tokens of time before each event
+        shifts = -(-gaps // LONGEST_SHIFT)  # number of TIME_SHIFT tokens before each event
         struck = np.flatnonzero(strength)
         changed = np.zeros(len(ids), dtype=bool)
         changed[struck] = np.diff(strength[struck], prepend=0) != 0
-        places = np.cumsum(shifts + changed + 1) - 1  # where each event's own token stands
+        places = np.cumsum(shifts + changed + 1) - 1  # index of each event's own token
         tokens = np.full(places[-1] + 1 if len(places) else 0, self.shift.id(LONGEST_SHIFT), dtype=np.int64)
         tokens[places] = ids
         tokens[places[changed] - 1] = self.velocity.id(0) + strength[changed]
@@ -191,13 +191,13 @@ class EventTable:
         return Encoded(tokens=tokens, lengthened=int(short.sum()))
 
     def decode(self, tokens: Iterable[int]) -> Performance:
-        """Read any sequence of event ids as a performance.
+        """Decode event ids into a performance; any sequence of valid ids can be decoded.
 
-        Overlapping notes of one pitch end first in, first out. An end without a note is passed over, a note without
-        an end lasts to the last event, and no note is shorter than a step. Before any velocity it is 66.
+        Overlapping notes of one pitch end first in, first out. A NOTE_OFF without a sounding note is ignored, a note
+        without an end lasts to the last event, and no note is shorter than a step. The initial velocity is 66.
 
         Raises:
-            DataError: an id is not an event's.
+            DataError: an id is not in the vocabulary.
         """
         on, off, shift, velocity = (one.start for one in (self.on, self.off, self.shift, self.velocity))
         step, strength = 0, bin_velocity(VELOCITIES // 2 + 1)
@@ -226,21 +226,21 @@ class EventTable:
         return Performance.of(timed, pedal)
 
     def duration(self, tokens: NDArray[np.integer]) -> float:
-        """Seconds that the time shifts among some tokens make."""
+        """Sum of the time shifts in a sequence of tokens, in seconds."""
         shifts = tokens[(tokens >= self.shift.start) & (tokens < self.velocity.start)]
         return float((shifts - self.shift.start + 1).sum()) / STEP_RATE
 
 
 def steps(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The nearest steps to times in seconds; halves go up."""
+    """Times in seconds rounded to the nearest step of 10 ms; halves round up."""
     return np.floor(seconds * STEP_RATE + 0.5).astype(np.int64)
 
 
 def velocity_bin(velocity: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The bins, 1 to 32, of velocities 1 to 127."""
+    """Velocity bins, 1 to 32, of velocities 1 to 127."""
     return (velocity - 1) // BIN + 1
 
 
 def bin_velocity(bin: int) -> int:
-    """The velocity in the middle of a bin, at most 2 from any in it."""
+    """The velocity in the middle of a bin, at most 2 away from any velocity in the bin."""
     return (bin - 1) * BIN + 2

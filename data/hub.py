@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub: `name`, `name:configuration`, `name:configuration:split` or `name::split`."""
+"""Load data sets of the Hugging Face hub: `name`, `name:configuration`, `name:configuration:split` or `name::split`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from suite.data.sources import TABLES, TEXTS, URL, Source, find
 from suite.errors import DataError
 
 _HUB_NAME = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
-_EVALUATED = ("test", "validation", "valid", "val", "dev")  # splits, the best first
+_EVALUATED = ("test", "validation", "valid", "val", "dev")  # splits, most preferred first
 
 
 class HubName(NamedTuple):
-    """A data set of the hub; "" for the default configuration or no split."""
+    """Parts of the name of a hub data set; "" for the default configuration or no split."""
 
     name: str
     configuration: str
@@ -37,10 +37,10 @@ def parse_hub_name(source: str) -> HubName | None:
 
 
 def load_hub(source: str, split: str | None = None) -> Any:
-    """Load the split of a hub data set that its name says, or else `split`, or else "train".
+    """Load a hub data set: the split in its name, or else `split`, or else "train".
 
     Raises:
-        DataError: it cannot be loaded.
+        DataError: the data set cannot be loaded.
     """
     import datasets
 
@@ -53,13 +53,13 @@ def load_hub(source: str, split: str | None = None) -> Any:
 
 
 def to_evaluate(sources: Source) -> tuple[list[str], list[str]]:
-    """Return the sources to evaluate on, and what to tell of them, a line each.
+    """Return the sources to evaluate on, and a line for each choice of a split.
 
-    A hub data set that is named without a split gets its test split, or else its validation split; where it has
-    neither, what training reads. Other sources stay as they are, with nothing to tell.
+    A hub data set named without a split gets its test split, or else its validation split, or else the split used for
+    training. Other sources are unchanged, without a line.
 
     Raises:
-        DataError: the hub cannot be asked.
+        DataError: the hub cannot be reached.
     """
     chosen: list[str] = []
     notes: list[str] = []

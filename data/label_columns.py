@@ -1,4 +1,4 @@
-"""Which columns of a table hold texts and labels."""
+"""Choose the columns of a table that hold texts and labels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KNOWN = {*_LABEL_NAMES, *_TEXT_NAMES, *(name for both in _PAIR_NAMES for name in
 
 
 class Columns(NamedTuple):
-    """The columns that were read; those of a file without names are "1", "2" and so on."""
+    """Names of the columns to read; in a file without column names they are "1", "2" and so on."""
 
     text: tuple[str, ...] = ()
     label: str = ""
@@ -33,10 +33,10 @@ class Columns(NamedTuple):
 
 
 def choose_columns(table: RecordTable, wanted: Columns) -> Columns:
-    """Choose a table's columns: those that are wanted by name or number, and a guess for the others.
+    """Choose the columns of a table: those given by name or number, and guesses for the others.
 
     Raises:
-        DataError: a column is not there, or which one holds the text or the label cannot be guessed.
+        DataError: a column does not exist, or the column of the text or label cannot be guessed.
     """
     text = tuple(_find(table, column) for column in wanted.text)
     label, pair = wanted.label and _find(table, wanted.label), wanted.pair and _find(table, wanted.pair)
@@ -82,7 +82,7 @@ def _known_pair(free: Sequence[str]) -> tuple[tuple[str, ...], str]:
 
 
 def _fewest_values(table: RecordTable, free: Sequence[str]) -> str:
-    """Guess the label's column: the one of the fewest values, but of three or more columns none of a single value."""
+    """Guess the label's column: the column with the fewest distinct values, preferably more than one of them."""
     cells = {column: [str(row.get(column, "")) for _, row in table.rows] for column in free}
 
     def rank(column: str) -> tuple[bool, int, int]:
@@ -98,7 +98,7 @@ def _longest(table: RecordTable, free: Sequence[str]) -> str:
 
 
 def describe(columns: Columns) -> str:
-    """Say which columns are read."""
+    """Summary of the columns that are read, for notes."""
     parts = [f"text from column {' and '.join(map(repr, columns.text))}"]
     parts += [f"{kind} from {name!r}" for kind, name in (("pair", columns.pair), ("label", columns.label)) if name]
     return ", ".join(parts)

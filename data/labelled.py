@@ -1,4 +1,4 @@
-"""Labelled texts from people's own files, their split into training and validation, and what is odd about them."""
+"""Read labelled texts from files, split them into training and validation, and check them for problems."""
 
 import json
 import random
@@ -25,10 +25,10 @@ class Labelled:
     """A text, or a pair of texts, with its labels.
 
     Args:
-        text: as the file has it.
-        pair: the second text of a pair.
-        labels: one, several (multi-label), or none.
-        where: file and line or record, such as "file.csv, line 12".
+        text: the text, unchanged.
+        pair: the second text of a pair, if there is one.
+        labels: the label, several (multi-label), or none.
+        where: file and line or record, for messages, such as "file.csv, line 12".
     """
 
     text: str
@@ -39,13 +39,13 @@ class Labelled:
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledData:
-    """What `read_labelled` found.
+    """Labelled records, with notes on how they were read.
 
     Args:
-        records: in the order of the sources.
-        notes: what was guessed or odd, a line each.
-        columns: those read from the first source.
-        available: all columns of that source.
+        records: labelled texts in the order of the sources.
+        notes: a line for each guess or oddity.
+        columns: columns read from the first source.
+        available: all columns of the first source.
     """
 
     records: list[Labelled]
@@ -64,21 +64,21 @@ def read_labelled(
     names: Sequence[str] = (),
     header: bool | None = None,
 ) -> LabelledData:
-    """Read labelled texts; what had to be guessed is told in the notes.
+    """Read labelled texts; guesses are reported in the notes.
 
     Args:
         sources: as for `suite.data.tables.read_tables`: files, folders, patterns, `file.json:key`, hub data sets.
-        text: column with the text, or several to join by line breaks; guessed by default. Columns go by the names that
-            the file gives them, or by number from 1.
-        label: column with the label; guessed by default. A JSON list in it is several labels.
+        text: column with the text, or several columns to join by line breaks; guessed by default. Columns are given by
+            name, or by number from 1.
+        label: column with the label; guessed by default. A JSON list in a cell gives several labels.
         pair: column with the second text of a pair.
-        separator: what stands between several labels in a cell.
-        names: class names for labels that are numbers, from 0 or 1 as the data shows; or a name for each label, such
-            as `1=World`. Labels that are class names already stay.
+        separator: text between several labels in a cell.
+        names: class names for numeric labels, which count from 0 or 1 (seen from the data); or a name for each label,
+            such as `1=World`. Labels that already are class names are kept.
         header: whether the first line of a CSV or TSV file names the columns; guessed by default.
 
     Raises:
-        DataError: a source, column or label is not there, or a file or cell cannot be read.
+        DataError: a source, column or label is missing, or a file or cell cannot be read.
 
     Example:
         >>> read_labelled("data/samples/banking.csv").columns
@@ -89,7 +89,7 @@ def read_labelled(
         header = True
     notes = Notes()
     records: list[Labelled] = []
-    chosen: dict[tuple[str, ...], Columns] = {}  # tables of like columns are read alike
+    chosen: dict[tuple[str, ...], Columns] = {}  # tables with the same columns are read the same way
     for table in read_tables(sources, notes, header=header, known=KNOWN):
         key = tuple(table.columns)
         chosen[key] = columns = chosen.get(key) or choose_columns(table, wanted)
@@ -152,7 +152,7 @@ def _label_cells(value: Any, separator: str) -> list[Any]:
             cells: list[Any] = json.loads(value)
             return cells
         except (ValueError, RecursionError):
-            pass  # a label such as [removed]
+            pass  # not a list, but a label such as [removed]
     return [value]
 
 
@@ -161,13 +161,13 @@ def _is_bracketed(value: Any) -> bool:
 
 
 def label_text(value: Any, where: str, place: str = "", class_names: Sequence[str] = ()) -> str:
-    """A label as text: true and false, whole numbers as they are, the rest without spaces around it.
+    """Return a label as text: "true" or "false", a whole number, or text stripped of surrounding spaces.
 
     Args:
-        value: of the label.
-        where: its record.
-        place: in that, for errors.
-        class_names: of labels that are numbers.
+        value: the label as read.
+        where: file and line of the record, for errors.
+        place: position within the record, for errors.
+        class_names: names to use for numeric labels.
 
     Raises:
         DataError: there is no label, or it is not text, true, false or a whole number.
@@ -178,7 +178,7 @@ def label_text(value: Any, where: str, place: str = "", class_names: Sequence[st
     """
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    withheld = bool(class_names) and value == -1  # as hub data sets mark the labels of a test set
+    withheld = bool(class_names) and value == -1  # hub data sets mark withheld labels of a test set with -1
     if value is None or value != value or withheld or (isinstance(value, str) and not value.strip()):
         raise DataError(f"{where}: no label{place}; add one, or remove the record")
     if isinstance(value, bool):
@@ -193,7 +193,7 @@ def label_text(value: Any, where: str, place: str = "", class_names: Sequence[st
 
 
 def _rename(records: list[Labelled], names: Sequence[str], notes: Notes) -> list[Labelled]:
-    """Put class names in the place of numbers or codes."""
+    """Replace numbers or codes by class names."""
     seen = {label for record in records for label in record.labels} - {*names}
     codes: dict[str, str] = {}
     if all("=" in name for name in names):
@@ -220,18 +220,18 @@ def _rename(records: list[Labelled], names: Sequence[str], notes: Notes) -> list
 
 
 def check_classes(records: Sequence[Labelled], name: str, hint: str) -> None:
-    """Refuse labels that are free text, as of a column that was taken for the labels' by mistake.
+    """Raise an error if the labels are free text, as when the wrong column was taken for the labels.
 
-    They are if more than half of them (and five more, so that a few rows never are) occur once, or if they are over
-    50 characters long on average and more than half as many as rows. 150 classes of two examples each, or ten answers
-    to a questionnaire that are a sentence each, are neither.
+    Labels count as free text if those that occur only once number at least half of the rows plus 5 (so a few rows never
+    do), or if they are over 50 characters long on average and there are more than half as many as rows. 150 classes of
+    two examples each pass, and so do ten classes that are whole sentences, as in a questionnaire.
 
     Args:
-        name: of the column, at the start of the message.
-        hint: what to do, at its end.
+        name: name of the column, at the start of the message.
+        hint: advice, at the end of the message.
 
     Raises:
-        DataError: they are.
+        DataError: the labels are free text.
     """
     counts = Counter(label for record in records for label in record.labels)
     rows = counts.total()
@@ -246,19 +246,19 @@ def check_classes(records: Sequence[Labelled], name: str, hint: str) -> None:
 
 
 def stratified_split(records: Sequence[Labelled], share: float, seed: int) -> tuple[list[Labelled], list[Labelled]]:
-    """Hold out a share of each class; texts that are the same but for case and spaces stay on one side.
+    """Hold out a share of each class; texts that differ only in case and spaces stay on the same side.
 
-    A class of two or more texts has at least one on each side, a class of one is left in training. Several labels are
-    balanced from the rarest class on. Source: Sechidis, Tsoumakas and Vlahavas 2011.
+    A class with two or more texts has at least one on each side; a class with a single text stays in training. With
+    several labels per text, the rarest class is balanced first. Source: Sechidis, Tsoumakas and Vlahavas 2011.
 
     Args:
-        share: of each class's records to hold out, 0 to 1.
+        share: share of the records of each class to hold out, 0 to 1.
 
     Returns:
-        The records to train on and the held-out ones, both in their order.
+        training records and held-out records, both in their original order.
 
     Raises:
-        DataError: the share is not between 0 and 1, there is one class only, or no class has two different texts.
+        DataError: the share is not between 0 and 1, there is only one class, or no class has two different texts.
     """
     if not 0 < share < 1:
         raise DataError(f"a held-out share of {share} is not between 0 and 1")
@@ -288,7 +288,7 @@ def stratified_split(records: Sequence[Labelled], share: float, seed: int) -> tu
             if key not in held_keys and held[label] + counts[key][label] <= quota and _spares(left, counts[key]):
                 hold(key)
         spare = [key for key in members[label] if _spares(left, counts[key])]
-        if not held[label] and spare:  # each of its texts occurs more often than the quota
+        if not held[label] and spare:  # each text of this class has more duplicates than the quota
             hold(min(spare, key=lambda key: counts[key][label]))
     if not held_keys:
         raise DataError("no class has two different texts, so none can be held out for validation")
@@ -304,10 +304,10 @@ def _spares(left: Counter[str], counts: Counter[str]) -> bool:
 
 
 def check(train: Sequence[Labelled], valid: Sequence[Labelled]) -> list[str]:
-    """Say what is worth knowing before training: class counts, duplicates, empty texts, classes that one side lacks.
+    """Return notes on the data, a line each: class counts, duplicates, empty texts, classes missing on a side.
 
     Raises:
-        DataError: there is nothing to train on, or one class only.
+        DataError: there are no training records, or only one class.
     """
     _require_classes(train)
     counts, valid_counts = (Counter(label for record in side for label in record.labels) for side in (train, valid))
@@ -376,7 +376,7 @@ def _texts(record: Labelled) -> list[str]:
 
 
 def _same(record: Labelled) -> Hashable:
-    """Equal for texts that are the same but for case and spaces."""
+    """A key that is equal for texts that differ only in case and spaces."""
     return tuple(" ".join(text.split()).casefold() for text in _texts(record))
 
 

@@ -1,4 +1,4 @@
-"""Which language a text is in."""
+"""Identify the language of a text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
-ENOUGH = 4000  # characters of a text that are looked at
+ENOUGH = 4000  # number of characters of a text to use
 
 
 @cache
@@ -18,11 +18,11 @@ def _identifier() -> Any:
 
 
 def language_probabilities(text: str, languages: Iterable[str] | None = None) -> dict[str, float]:
-    """How probable each language is, likeliest first; a word or two tell little.
+    """Probability of each language, most likely first; a word or two are not reliable.
 
     Args:
-        text: in one language.
-        languages: the codes to choose among (None: all that are known). Those that cannot be told are left out.
+        text: text in a single language.
+        languages: codes to choose from (None: all that are known). Codes that the identifier lacks are left out.
 
     Returns:
         code -> probability; they sum to 1.
@@ -41,7 +41,7 @@ def language_probabilities(text: str, languages: Iterable[str] | None = None) ->
 
 
 def same_language(one: str, other: str) -> bool:
-    """Whether two codes differ in script or region alone, such as pt and pt-BR."""
+    """Whether two codes are the same up to script or region, such as pt and pt-BR."""
     return _plain(one) == _plain(other)
 
 

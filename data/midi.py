@@ -1,9 +1,9 @@
-"""MIDI files: read with mido by their own tempo map, written through pretty_midi.
+"""Read MIDI files with mido, following their tempo map, and write them with pretty_midi.
 
-Reading goes in two steps: messages become notes and pedal changes in ticks, and then, by choice, the pedal is folded
-into the ends of the notes, which is how a piano sounds.
+Reading takes two steps: messages become notes and pedal changes in ticks; then, optionally, the pedal is folded into
+the ends of the notes, as a piano would sound.
 
-N notes.
+Shapes: N notes.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ Clock = Callable[[NDArray[np.int64]], NDArray[np.float64]]  # from ticks to seco
 LARGEST = 32 * 2**20  # bytes; mido needs some 70 times as much memory
 LONGEST = 24 * 3600.0  # seconds; a damaged file may claim years
 FARTHEST = 2**48  # ticks, far beyond LONGEST
-# mido reads a number of any length, in the square of its time; a text without any ASCII may be long, but not this long
+# mido reads numbers of any length, in quadratic time; text without any ASCII looks the same, but is never this long
 LONG_NUMBER = re.compile(rb"[\x80-\xff]{4097}")
-TICK_RATE = 1000  # ticks a second in the files written, so that steps of 10 ms re-read exactly
+TICK_RATE = 1000  # ticks per second in written files, so that steps of 10 ms are read back exactly
 DRUMS = 9
 SUSTAIN = 64
 RESET_CONTROLLERS = 121
-# a pedal that trembles about the middle is not lifted and pressed again each time
+# two thresholds, so that a pedal that trembles around the middle is not released and pressed each time
 DOWN, UP = 64, 48
-STUCK = 20.0  # seconds for which no pianist holds the pedal; some files press it once and never release it
+STUCK = 20.0  # seconds; no pianist holds the pedal for longer, but in some files it is pressed once and never released
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a MIDI file held.
+    """Contents of a MIDI file, with counts of what was left out or changed.
 
     Attributes:
-        performance: its notes.
-        tracks: names of the tracks with notes, and the notes of each, in the file's order.
+        performance: the notes of all tracks.
+        tracks: name and notes of each track that has notes, in the file's order.
         drums: notes on the drum channel, left out.
-        unended: notes without an end, which last to the end of their track.
-        orphans: ends without a note, left out.
-        stuck: times that the pedal stays down for more than 20 seconds, left out.
+        unended: notes without an end, which are held to the end of their track.
+        orphans: note ends without a note, left out.
+        stuck: pedal presses of more than 20 seconds, left out.
         instruments: programs other than pianos (0 to 7) whose notes are read as a piano's.
     """
 
@@ -70,7 +70,7 @@ class Reading:
 
     @property
     def notes(self) -> Iterator[str]:
-        """One line for each thing that was lost or changed."""
+        """A line for each kind of loss or change, such as "3 drum notes left out"."""
         if self.drums:
             yield f"{count(self.drums, 'drum note')} left out"
         if self.unended:
@@ -86,16 +86,16 @@ class Reading:
 def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: str = "") -> Reading:
     """Read a MIDI file of type 0 or 1.
 
-    Notes of the same track, channel and pitch that overlap are ended first in, first out.
+    Overlapping notes of the same track, channel and pitch end first in, first out.
 
     Args:
         source: a path, or the file's bytes.
-        pedal: "fold" lengthens notes to the sustain pedal's release or the same key's next stroke (where it is not
-            stuck, see `STUCK`), "keep" leaves it as changes beside the notes, "ignore" drops it.
+        pedal: "fold" extends notes to the release of the sustain pedal or the next note on the same key (unless the
+            pedal is stuck, see `STUCK`), "keep" returns pedal changes beside the notes, "ignore" drops them.
         name: what to call the file in an error (bytes have no name).
 
     Raises:
-        DataError: it is damaged, too large, too long, of type 2, or has no notes; the message names the file.
+        DataError: the file is damaged, too large, too long, of type 2, or has no notes; the message names it.
     """
     name = name or (str(source) if not isinstance(source, bytes) else "the MIDI data")
     division, chunks = split(source, name)
@@ -117,7 +117,7 @@ def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: st
         for number, changes in pedals.items():
             there, moves = channel == number, moving(changes, last)
             end[there] = damped(pitch[there], start[there], end[there], moves)
-            stuck += -(-(len(changes) - len(moves)) // 2)  # a press and a release, which the last may lack
+            stuck += -(-(len(changes) - len(moves)) // 2)  # changes come in pairs, but the last may lack its release
     kept = one_pedal(*pedals.values()) if pedal == "keep" else ()
     last = max([end.max(), *(change.time for change in kept)])
     if last > LONGEST:
@@ -136,10 +136,12 @@ def read_midi(source: Path | str | bytes, *, pedal: PedalMode = "fold", name: st
 
 
 def split(source: Path | str | bytes, name: str) -> tuple[int, list[bytes]]:
-    """What a MIDI file of type 0 or 1 says about its ticks, and its tracks; chunks of other kinds are skipped.
+    """Return the division (ticks per beat) and the bytes of each track of a MIDI file of type 0 or 1.
+
+    Chunks of other kinds are skipped.
 
     Raises:
-        DataError: it cannot be read, or is none; the message names it.
+        DataError: the file cannot be read or is not such a MIDI file; the message names it.
     """
     if isinstance(source, bytes):
         data = source
@@ -151,7 +153,7 @@ def split(source: Path | str | bytes, name: str) -> tuple[int, list[bytes]]:
             raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
     if len(data) > LARGEST:
         raise DataError(f"{name} is larger than {LARGEST // 2**20} MiB, too large for a performance")
-    start = data.find(b"MThd") if data[:4] == b"RIFF" else 0  # a wrapper of early Windows
+    start = data.find(b"MThd") if data[:4] == b"RIFF" else 0  # RIFF MIDI, a wrapper from early Windows
     if data[start : start + 4] != b"MThd":
         raise DataError(f"{name} is not a MIDI file (it does not begin with MThd)")
     if len(data) < start + 14:
@@ -175,7 +177,7 @@ def split(source: Path | str | bytes, name: str) -> tuple[int, list[bytes]]:
 
 
 def messages(track: bytes, name: str) -> Sequence[Any]:
-    """The messages of one track.
+    """Parse the messages of a track.
 
     Raises:
         DataError: they cannot be read; the message names the file.
@@ -183,7 +185,7 @@ def messages(track: bytes, name: str) -> Sequence[Any]:
     from mido import MidiFile
     from mido.midifiles.meta import KeySignatureError
 
-    # a file of its own, so that damage ends at the end of the track
+    # wrapped in a file of its own, so that damage cannot spread past the end of the track
     header = struct.pack(">4sIHHH4sI", b"MThd", 6, 0, 1, 480, b"MTrk", len(track))
     try:
         read: Sequence[Any] = MidiFile(file=io.BytesIO(header + track), clip=True).tracks[0]
@@ -194,15 +196,16 @@ def messages(track: bytes, name: str) -> Sequence[Any]:
 
 
 def clock(division: int, tempos: Sequence[tuple[int, int]], name: str) -> Clock:
-    """From ticks to seconds.
+    """Return a function that converts ticks to seconds.
 
     Args:
-        division: ticks a beat; below 0, two bytes: frames a second, negative, and ticks a frame.
-        tempos: ticks and microseconds a beat, of all tracks.
+        division: ticks per beat; if negative, the high byte is minus the frames per second, the low byte the ticks per
+            frame.
+        tempos: (tick, microseconds per beat) of the tempo changes in all tracks.
         name: what to call the file in an error.
 
     Raises:
-        DataError: the file says how many ticks a beat or a frame has, and it is none.
+        DataError: the file claims 0 ticks per beat or per frame.
     """
     if division < 0:
         frames, ticks = -(division >> 8), division & 0xFF
@@ -226,12 +229,12 @@ def clock(division: int, tempos: Sequence[tuple[int, int]], name: str) -> Clock:
 
 
 class _Track:
-    """What one track holds.
+    """Notes, pedal messages and tempo changes of a track.
 
     Attributes:
-        channel, pitch, velocity, start, end: (N,) its notes, in ticks.
+        channel, pitch, velocity, start, end: (N,) the notes; times in ticks.
         pedal: tick, channel and value of each pedal message.
-        tempos: tick and microseconds a beat of each change.
+        tempos: tick and microseconds per beat of each tempo change.
     """
 
     def __init__(self, messages: Iterable[Any], name: str) -> None:
@@ -284,7 +287,7 @@ class _Track:
 
 
 def _pedals(tracks: Iterable[_Track], seconds: Clock) -> dict[int, tuple[Pedal, ...]]:
-    """The changes of each channel's pedal, whichever track they stand in."""
+    """Pedal changes of each channel, collected from all tracks, in seconds."""
     every = sorted((message for track in tracks for message in track.pedal), key=lambda message: message[0])
     times = seconds(np.array([tick for tick, _, _ in every], dtype=np.int64)).tolist()
     values: dict[int, list[tuple[float, int]]] = {}
@@ -294,7 +297,7 @@ def _pedals(tracks: Iterable[_Track], seconds: Clock) -> dict[int, tuple[Pedal, 
 
 
 def moving(changes: Sequence[Pedal], last: float) -> tuple[Pedal, ...]:
-    """A pedal's changes without the presses that are not released in time, or not by the last note's end."""
+    """Drop presses held longer than `STUCK`; a press without a release counts as held to `last`, in seconds."""
     releases = [*(change.time for change in changes[1::2]), last]
     pairs = zip(changes[::2], releases, strict=False)
     kept = [place for place, (press, release) in enumerate(pairs) if release - press.time <= STUCK]
@@ -302,7 +305,7 @@ def moving(changes: Sequence[Pedal], last: float) -> tuple[Pedal, ...]:
 
 
 def pedal_changes(values: Iterable[tuple[float, int]]) -> tuple[Pedal, ...]:
-    """The changes of one pedal, from the times and values of its messages."""
+    """Pedal changes from the times (seconds) and values (0 to 127) of control messages."""
     down, changes = False, []
     for time, value in sorted(values, key=lambda one: one[0]):
         if (value >= (UP if down else DOWN)) != down:
@@ -312,9 +315,10 @@ def pedal_changes(values: Iterable[tuple[float, int]]) -> tuple[Pedal, ...]:
 
 
 def to_pretty_midi(performance: Performance) -> PrettyMIDI:
-    """A performance as `pretty_midi` holds it: a piano, at 120 beats a minute.
+    """Convert a performance to a `PrettyMIDI` object with a piano, at 120 beats per minute.
 
-    Notes of one pitch that overlap go to further pianos, for a MIDI track cannot say which of them an end ends.
+    Overlapping notes of one pitch go to additional pianos, since a MIDI track cannot say which of them a note end is
+    for.
     """
     import pretty_midi
 
@@ -330,9 +334,12 @@ def to_pretty_midi(performance: Performance) -> PrettyMIDI:
 
 
 def _voices(performance: Performance) -> list[list[Note]]:
-    """The notes in voices that strike no pitch while it sounds, one for each channel but the drums' at most."""
+    """Distribute notes over voices, so that no pitch overlaps itself within a voice.
+
+    There are at most 15, a channel each without the drums'; what does not fit goes to the last.
+    """
     voices: list[list[Note]] = [[]]
-    busy: list[dict[int, float]] = [{}]  # until when each pitch of a voice sounds
+    busy: list[dict[int, float]] = [{}]  # for each voice, the end of the last note of each pitch
     for note in performance.notes:
         free = (place for place, until in enumerate(busy) if until.get(note.pitch, 0.0) <= note.start)
         place = min(next(free, len(busy)), 14)
@@ -345,7 +352,7 @@ def _voices(performance: Performance) -> list[list[Note]]:
 
 
 def from_pretty_midi(midi: PrettyMIDI) -> Performance:
-    """All notes but the drums', as they stand there, and the changes of the sustain pedal."""
+    """Convert a `PrettyMIDI` object: all notes except drums, unchanged, and the sustain pedal."""
     pianos = [
         Performance.of(
             (Note(note.pitch, note.velocity, note.start, note.end) for note in instrument.notes),
@@ -358,10 +365,10 @@ def from_pretty_midi(midi: PrettyMIDI) -> Performance:
 
 
 def write_midi(performance: Performance, path: Path | str) -> None:
-    """Write a performance as a MIDI file; times are rounded to milliseconds, and no note is shorter than one.
+    """Write a performance as a MIDI file; times are rounded to milliseconds, and no note is shorter than 1 ms.
 
     Raises:
-        DataError: it is longer than `read_midi` reads, or cannot be written.
+        DataError: the performance is longer than 24 hours, or the file cannot be written.
     """
     if performance.duration > LONGEST:
         raise DataError(f"{path} would last {performance.duration / 3600:,.0f} hours; a MIDI file can last 24 at most")

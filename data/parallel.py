@@ -1,7 +1,7 @@
-"""Sentences with their translations: from tables, pairs of text files, JSON lines, parquet or hub data sets.
+"""Read sentence pairs for translation from tables, pairs of text files, JSON lines, parquet or hub data sets.
 
-A corpus is named in one string, on the command line and in recipes alike: `en-de=pairs.tsv` where the languages are not
-said elsewhere, `pairs.tsv` where they are, `train.en.gz,train.de.gz` for two files with a sentence a line.
+A string names a corpus, on the command line and in recipes alike: `en-de=pairs.tsv` with its languages, `pairs.tsv` if
+the languages are given elsewhere, `train.en.gz,train.de.gz` for two files with a sentence per line.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from suite.data.separated import csv_rows
 from suite.data.sources import TABLES, File, find
 from suite.errors import DataError
 
-MAX_RATIO = 3.0  # characters of one side to those of the other, from where on a pair is taken for mismatched
-SLACK = 10  # characters that do not count in it: "Hi." is "Grüß Gott!"
+MAX_RATIO = 3.0  # characters of the longer side per character of the shorter; above it, a pair counts as mismatched
+SLACK = 10  # extra characters allowed on the longer side: "Hi." may become "Grüß Gott!"
 
 _LANGUAGES = re.compile(r"([A-Za-z_]{2,17})-([A-Za-z_]{2,17})=(.+)", re.DOTALL)
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation, with the line or record (from 1) that they come from."""
+    """A sentence, its translation, and the number of their line or record (from 1)."""
 
     source: str
     target: str
@@ -35,11 +35,11 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """Where pairs are, and in which languages.
+    """Name and languages of a parallel corpus.
 
     Args:
-        source, target: languages of the first and the second side.
-        name: a source as in `suite.data.sources`, or two text files with a comma between.
+        source, target: languages of the first and second side.
+        name: a source as in `suite.data.sources`, or two text files separated by a comma.
     """
 
     source: str
@@ -48,14 +48,14 @@ class Corpus:
 
     @classmethod
     def parse(cls, text: str, source: str = "", target: str = "") -> Corpus:
-        """Read "en-de=name", or a name alone.
+        """Parse "en-de=name", or a name without languages.
 
         Args:
-            text: as on the command line.
-            source, target: the languages where the text has none.
+            text: as given on the command line.
+            source, target: languages to use if the text names none.
 
         Raises:
-            DataError: nothing says which languages they are, or both are the same.
+            DataError: the languages are not given, or both are the same.
 
         Example:
             >>> Corpus.parse("en-de=train.en,train.de")
@@ -71,21 +71,21 @@ class Corpus:
 
 
 def read_pairs(corpus: Corpus, *, columns: Sequence[str] = (), split: str | None = None) -> Iterator[Pair]:
-    """Read the pairs of a corpus in order, each side in Unicode's composed form (NFC) and without space around it.
+    """Read the pairs of a corpus in order, each side normalised to Unicode's NFC and stripped of surrounding spaces.
 
-    Lines end at "\\n" alone; what else might end one ("\\x85", say) occurs inside sentences.
+    Lines end only at "\\n"; other line separators, such as "\\x85", occur inside sentences.
 
     Args:
-        corpus: .jsonl, .json and .parquet hold records, .csv is a table, and any other single file is one with tabs,
-            each perhaps packed; two files with a comma between hold a sentence a line. Files are found as
-            `suite.data.sources` does, which also says how a hub data set is named.
-        columns: of the source and of the target: numbers from 1 in a table (default 1 and 2), or names in records
-            (default: the languages' codes, as in `{"en": ..., "de": ...}`, also within a field `translation`).
-        split: of a hub data set whose name says none; its training split by default.
+        corpus: .jsonl, .json and .parquet files hold records, .csv files are tables with commas, any other single file
+            is a table with tabs; two files separated by a comma hold a sentence per line. All may be compressed. See
+            `suite.data.sources` for how files and hub data sets are named.
+        columns: columns of source and target: numbers from 1 in a table (default 1 and 2), or names in records
+            (default: the language codes, as in `{"en": ..., "de": ...}`, also inside a field `translation`).
+        split: split of a hub data set if its name gives none; the training split by default.
 
     Raises:
-        DataError: a file is not there, is not UTF-8, or lacks a column (file and line are named), or two files have
-            different numbers of lines.
+        DataError: a file does not exist, is not UTF-8, or lacks a column (the message names file and line), or two
+            files differ in their number of lines.
     """
     if columns and len(columns) != 2:
         raise DataError(f"two columns are needed, source and target, not {len(columns)}: {', '.join(columns)}")
@@ -96,17 +96,17 @@ def read_pairs(corpus: Corpus, *, columns: Sequence[str] = (), split: str | None
 def filter_pairs(
     pairs: Iterable[Pair], *, max_ratio: float = MAX_RATIO, keep_copies: bool = False
 ) -> tuple[list[Pair], dict[str, list[Pair]]]:
-    """Tell pairs worth learning from those that are not.
+    """Drop pairs that are empty, copies of the source, or mismatched in length.
 
     Args:
-        pairs: as `read_pairs` gives them.
-        max_ratio: a pair is mismatched where one side has more than so many times the characters of the other, and
-            ten more; 0 for no limit.
-        keep_copies: whether a target that is its source may stay.
-            Source: Ott et al. 2018, "Analyzing Uncertainty in Neural Machine Translation" (what copies do).
+        pairs: as read by `read_pairs`.
+        max_ratio: a pair is mismatched if a side has more than `max_ratio` times the characters of the other, plus 10;
+            0 for no limit.
+        keep_copies: whether to keep pairs whose target equals the source. Source on the harm copies do: Ott et al.
+            2018, "Analyzing Uncertainty in Neural Machine Translation".
 
     Returns:
-        the pairs kept, and by reason those dropped.
+        the pairs kept, and the pairs dropped by reason.
 
     Example:
         >>> kept, dropped = filter_pairs([Pair("Hi.", "Hallo.", 1), Pair("Hi.", "", 2)])
@@ -131,7 +131,7 @@ def filter_pairs(
 
 
 def describe_dropped(dropped: Mapping[str, Sequence[Pair]]) -> str:
-    """How many pairs were dropped, why, and where the first of each kind stands.
+    """Summary of the dropped pairs for the log: number, reason and first line of each kind.
 
     Example:
         >>> describe_dropped({"empty": [Pair("Hi.", "", 2), Pair("", "Na?", 7)]})
@@ -207,7 +207,7 @@ def _table(
 ) -> Iterator[tuple[str, str, int]]:
     for place, line, fields in rows:
         if not line.strip():
-            yield "", "", place  # counted as empty, not skipped in silence
+            yield "", "", place  # counted as empty, not skipped silently
             continue
         where = f"{file.name}, line {place}"
         if len(fields) < max(numbers):

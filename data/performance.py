@@ -1,6 +1,6 @@
-"""A piano performance as a value: notes with pitch, velocity, start and end in seconds.
+"""Piano performances: notes with pitch, velocity, start and end in seconds, and the sustain pedal.
 
-Files are read and written by `suite.data.midi`, event tokens by `suite.data.events`; both meet here.
+`suite.data.midi` converts them from and to MIDI files, `suite.data.events` from and to event tokens.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pretty_midi import PrettyMIDI
 
 PITCHES = 128
-ONE_STROKE = 0.030001  # seconds: 30 ms, wherever on a grid of 10 ms they lie
+ONE_STROKE = 0.030001  # seconds: 30 ms, plus a margin for rounding of times on a grid of 10 ms
 NAMES = ("C", "C#", "D", "D#", "E", "F", "F#", "G", "G#", "A", "A#", "B")
 
 
 class Note(NamedTuple):
-    """One note.
+    """A note.
 
     Attributes:
         pitch: 0 to 127; 60 is middle C.
@@ -41,11 +41,11 @@ class Note(NamedTuple):
 
 
 class Pedal(NamedTuple):
-    """The sustain pedal goes down, or up.
+    """A change of the sustain pedal.
 
     Attributes:
         time: seconds from the beginning.
-        down: which of the two.
+        down: true if the pedal is pressed, false if it is released.
     """
 
     time: float
@@ -53,10 +53,10 @@ class Pedal(NamedTuple):
 
 
 def one_pedal(*pedals: Iterable[tuple[float, bool]]) -> tuple[Pedal, ...]:
-    """The changes of a pedal that is down while any of these is: down, up, down, up, in order of time.
+    """Merge several pedals into one that is down while any of them is: alternating changes, down first, sorted by time.
 
-    Changes that change nothing are left out, also a pedal that goes down and comes up at one moment. One that comes up
-    and goes down at one moment does both: that damps the strings.
+    Redundant changes are dropped, and so is a press that is released at the same moment. A release followed by a press
+    at the same moment is kept, because it damps the strings.
     """
     every: list[Pedal] = []
     for changes in pedals:
@@ -72,7 +72,7 @@ def one_pedal(*pedals: Iterable[tuple[float, bool]]) -> tuple[Pedal, ...]:
     held, joint = 0, []
     for change in sorted(every):
         held += 1 if change.down else -1
-        if held == change.down:  # the first to go down, or the last to come up
+        if held == change.down:  # the first pedal pressed, or the last released
             joint.append(change)
     return tuple(joint)
 
@@ -80,14 +80,14 @@ def one_pedal(*pedals: Iterable[tuple[float, bool]]) -> tuple[Pedal, ...]:
 def damped(
     pitch: NDArray[np.int64], start: NDArray[np.float64], end: NDArray[np.float64], pedal: Sequence[Pedal]
 ) -> NDArray[np.float64]:
-    """The ends of notes where those under the pedal last to its release, or to where the same key is struck again.
+    """Note ends in seconds, (N,), as the pedal extends them: to its release, or until the same key is struck again.
 
-    A press at the very end of a note catches it, a release there lets it go. A pedal that is never released holds until
-    the last of the notes ends.
+    A press at the exact end of a note extends it; a release there does not. A pedal that is never released holds until
+    the last note ends.
 
     Args:
         pitch, start, end: (N,) the notes.
-        pedal: its changes in order: down, up, down, up.
+        pedal: alternating changes in order of time, down first.
     """
     presses, releases = (np.array([time for time, _ in pedal[first::2]]) for first in (0, 1))
     releases = np.append(releases, end.max(initial=0.0))
@@ -97,7 +97,7 @@ def damped(
 
 
 def _again(pitch: NDArray[np.int64], start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(N,) when the key of each note is next struck, later than the note; infinity if never."""
+    """The next start of the same pitch after each note, in seconds, (N,); infinity if there is none."""
     again = np.full(len(start), np.inf)
     for key in np.unique(pitch):
         strokes = np.sort(start[pitch == key])
@@ -117,17 +117,17 @@ def pitch_name(pitch: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Performance:
-    """Notes in the order of their starts, then pitches, then ends; it never changes.
+    """An immutable performance: notes sorted by start, then pitch, then end.
 
     Args:
         pitch: (N,) MIDI pitches.
         velocity: (N,) 1 to 127.
-        start, end: (N,) seconds; an end is never before its start.
-        pedal: changes of the sustain pedal; only those that change something are kept, see `one_pedal`. Empty where
-            the pedal is folded into the ends of the notes.
+        start, end: (N,) seconds; a note must not end before it starts.
+        pedal: changes of the sustain pedal; redundant ones are dropped, see `one_pedal`. Empty if the pedal is folded
+            into the ends of the notes.
 
     Raises:
-        DataError: a number is out of its range; the message names the first such note.
+        DataError: a value is out of range; the message names the first such note.
 
     Example:
         >>> chord = Performance.of([Note(60, 80, 0.0, 1.0), Note(64, 80, 0.0, 1.0)])
@@ -158,7 +158,7 @@ class Performance:
 
     @classmethod
     def of(cls, notes: Iterable[Note], pedal: Iterable[Pedal] = ()) -> Performance:
-        """A performance of these notes, in any order."""
+        """Make a performance from notes in any order."""
         columns: Sequence[Sequence[Any]] = list(zip(*notes, strict=True)) or [(), (), (), ()]
         pitch, velocity, start, end = (np.array(column) for column in columns)
         return cls(pitch, velocity, start, end, tuple(pedal))
@@ -168,7 +168,7 @@ class Performance:
         """Read a MIDI file, its sustain pedal folded into the notes; see `suite.data.midi.read_midi`.
 
         Raises:
-            DataError: it is no MIDI file, or has no notes.
+            DataError: the file is not a MIDI file, or has no notes.
         """
         from suite.data.midi import read_midi
 
@@ -193,23 +193,23 @@ class Performance:
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:
-        """The notes one by one."""
+        """The notes as a tuple of `Note`."""
         columns = (self.pitch, self.velocity, self.start, self.end)
         return tuple(map(Note, *(column.tolist() for column in columns)))
 
     @property
     def duration(self) -> float:
-        """Seconds from 0 to the last end."""
+        """Time from 0 to the last note end, in seconds."""
         return float(self.end.max(initial=0.0))
 
     def transposed(self, semitones: int) -> Performance:
-        """All notes higher by so many semitones; those that leave the range of MIDI are dropped."""
+        """A copy with all pitches raised by `semitones`; notes that leave the range of MIDI are dropped."""
         pitch = self.pitch + semitones
         kept = (pitch >= 0) & (pitch < PITCHES)
         return Performance(pitch[kept], self.velocity[kept], self.start[kept], self.end[kept], self.pedal)
 
     def stretched(self, factor: float) -> Performance:
-        """All times multiplied by `factor`: above 1 is slower.
+        """A copy with all times multiplied by `factor`; a factor above 1 is slower.
 
         Raises:
             DataError: the factor is not above 0.
@@ -220,7 +220,7 @@ class Performance:
         return Performance(self.pitch, self.velocity, self.start * factor, self.end * factor, pedal)
 
     def shifted(self, seconds: float) -> Performance:
-        """All times later by so many seconds (earlier, if negative); a pedal pressed before 0 is down from 0.
+        """A copy with `seconds` added to all times (may be negative); a pedal press moved before 0 is put at 0.
 
         Raises:
             DataError: a note would start before 0.
@@ -241,7 +241,7 @@ class Performance:
         return Performance(self.pitch[kept], self.velocity[kept], *columns, pedal)
 
     def joined(self, *others: Performance) -> Performance:
-        """This performance and others at the same time, on one pedal."""
+        """This performance and others played together, with their pedals merged into one."""
         every = (self, *others)
         names = ("pitch", "velocity", "start", "end")
         columns = (np.concatenate([getattr(one, name) for one in every]) for name in names)
@@ -249,14 +249,14 @@ class Performance:
         return Performance(pitch, velocity, start, end, one_pedal(*(one.pedal for one in every)))
 
     def folded(self) -> Performance:
-        """The notes as the pedal lets them sound, and no pedal; see `damped`."""
+        """A copy without a pedal, whose notes are extended as the pedal lets them sound; see `damped`."""
         return Performance(self.pitch, self.velocity, self.start, damped(self.pitch, self.start, self.end, self.pedal))
 
     def without_unisons(self) -> Performance:
-        """The notes as one keyboard can play them, where a key sounds once: made for voices that share notes.
+        """A copy in which each key sounds at most once at a time, for music whose voices share notes.
 
-        Strokes of one pitch within 30 ms of the one before become one note, with the loudest velocity and the last
-        end. A note that still sounds when its pitch is struck again ends there.
+        Notes of one pitch that start within 30 ms of the previous one are merged, with the loudest velocity and the
+        last end. A note that still sounds when its pitch is struck again ends there.
         """
         order = np.lexsort((self.start, self.pitch))
         pitch, start = self.pitch[order], self.start[order]
@@ -267,23 +267,23 @@ class Performance:
         return Performance(pitch, velocity, start, np.minimum(end, _again(pitch, start)), self.pedal)
 
     def to_pretty_midi(self) -> PrettyMIDI:
-        """The performance as `pretty_midi` holds it, one piano; see `suite.data.midi.to_pretty_midi`."""
+        """Convert to a `PrettyMIDI` object with a piano; see `suite.data.midi.to_pretty_midi`."""
         from suite.data.midi import to_pretty_midi
 
         return to_pretty_midi(self)
 
     @classmethod
     def from_pretty_midi(cls, midi: PrettyMIDI) -> Performance:
-        """All notes but the drums'; see `suite.data.midi.from_pretty_midi`."""
+        """Convert all notes except drums from a `PrettyMIDI` object; see `suite.data.midi.from_pretty_midi`."""
         from suite.data.midi import from_pretty_midi
 
         return from_pretty_midi(midi)
 
     def save(self, path: Path | str) -> None:
-        """Write a MIDI file, or, where the name ends in .wav, a recording (see `suite.data.sound.render`).
+        """Write a MIDI file, or sound if the name ends in .wav (see `suite.data.sound.render`).
 
         Raises:
-            DataError: it cannot be written.
+            DataError: the file cannot be written.
         """
         if Path(path).suffix.lower() == ".wav":
             from suite.data.sound import write_wav
@@ -295,10 +295,10 @@ class Performance:
         write_midi(self, path)
 
     def piano_roll(self, rate: float = 100.0) -> NDArray[np.uint8]:
-        """(128, T) the velocity that sounds at each pitch and step, 0 for none.
+        """Velocity of the note that sounds at each pitch and step, (128, T); 0 for silence.
 
         Args:
-            rate: steps a second.
+            rate: steps per second.
         """
         roll = np.zeros((PITCHES, round(self.duration * rate)), dtype=np.uint8)
         for pitch, velocity, start, end in self.notes:

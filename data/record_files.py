@@ -1,4 +1,4 @@
-"""What files hold: lines, texts, and records of CSV, TSV, JSON lines, JSON and parquet, each with its place.
+"""Read files as text, as lines, or as records of CSV, TSV, JSON lines, JSON and parquet with their line numbers.
 
 Files are read line by line, so a file may be larger than memory. All but parquet is UTF-8.
 """
@@ -20,24 +20,24 @@ from suite.data.sources import File
 from suite.errors import DataError
 from suite.wording import count
 
-LONGEST = 64 << 20  # bytes of a line; a longer one is no text of lines
+LONGEST = 64 << 20  # bytes; a file with a longer line is not taken for text in lines
 
-_BATCH = 256  # rows of parquet at a time
+_BATCH = 256  # rows of parquet read at a time
 
 
 class Lines(Protocol):
-    """What lines are read from."""
+    """A stream of bytes to read lines from."""
 
     def readline(self, size: int, /) -> bytes: ...
 
 
 class Record(NamedTuple):
-    """A record of a file.
+    """A record with its position in the file.
 
     Args:
-        where: "FILE, line N", of a JSON list "FILE, line N, record M", of parquet "FILE, record N".
-        place: its line, in parquet its number, from 1.
-        value: cells of a row of CSV or TSV (none for a blank line), what a line or list of JSON holds, or columns.
+        where: position for messages: "FILE, line N", "FILE, line N, record M" (JSON list), "FILE, record N" (parquet).
+        place: line number, for parquet the record number, from 1.
+        value: list of cells of CSV or TSV (empty for a blank line), a JSON value, or a dict of parquet columns.
     """
 
     where: str
@@ -46,16 +46,16 @@ class Record(NamedTuple):
 
 
 def read_records(file: File, *, key: str = "", note: Callable[[str], object] = lambda text: None) -> Iterator[Record]:
-    """Read the records of a file one by one, of the kind that its suffix says.
+    """Yield the records of a file, whose suffix says how to read it.
 
     Args:
         file: .csv, .tsv, .tab, .jsonl, .ndjson, .json (a list of records, JSON lines, or several lists by name) or
             .parquet.
-        key: name of the list, of a .json file with several.
-        note: takes what a person should know of the file.
+        key: name of the list to read, for a .json file with several lists.
+        note: called with messages about the file for the user.
 
     Raises:
-        DataError: while reading; the file cannot be read, and where.
+        DataError: the file cannot be read, which may show only while reading; the message says where.
     """
     match file.suffix:
         case ".csv":
@@ -76,13 +76,13 @@ def read_records(file: File, *, key: str = "", note: Callable[[str], object] = l
 
 
 def read_text(file: File | Path) -> str:
-    """Return the text of a file, its line ends as they are, without a byte order mark."""
+    """Return the text of a file, with line ends unchanged and without a byte order mark."""
     file = File.of(file) if isinstance(file, Path) else file
     return decode(file.read(), file.name).removeprefix("\ufeff")
 
 
 def text_lines(file: File | Path) -> Iterator[str]:
-    """Read the lines of a file with their ends; see `decode_lines`."""
+    """Yield the lines of a file with their line ends; see `decode_lines`."""
     file = File.of(file) if isinstance(file, Path) else file
     with file.open() as stream:
         yield from decode_lines(stream, file.name)
@@ -98,15 +98,15 @@ def decode(content: bytes, name: str) -> str:
 
 
 def decode_lines(stream: Lines, name: str, *, keep_mark: bool = False) -> Iterator[str]:
-    """Decode the lines of a stream of UTF-8; they end at line feeds alone, and keep them.
+    """Yield the lines of a UTF-8 stream. Lines end only at line feeds, which are kept.
 
     Args:
-        stream: of bytes, unpacked.
-        name: for errors.
-        keep_mark: whether a byte order mark stays at the start of the first line.
+        stream: decompressed bytes.
+        name: name of the file, for errors.
+        keep_mark: whether to keep a byte order mark at the start of the first line.
 
     Raises:
-        DataError: a line is not UTF-8 or longer than `LONGEST`, or the stream is damaged; the line is named.
+        DataError: a line is not UTF-8 or longer than `LONGEST`, or the stream is damaged; the message names the line.
     """
     number, offset = 1, 0
     try:
@@ -133,8 +133,8 @@ def check_surrogates(value: Any, where: str) -> None:
     """Raise DataError for half of a surrogate pair, which JSON can hold and UTF-8 cannot.
 
     Args:
-        value: a text, or what JSON can hold, which is searched to the end.
-        where: it stands.
+        value: a string or any JSON value, which is searched recursively.
+        where: position of the value, for the message.
     """
     parts = [value]
     while parts:
@@ -154,7 +154,7 @@ def check_surrogates(value: Any, where: str) -> None:
 
 
 def parse_json_lines(lines: Iterable[str], name: str) -> Iterator[tuple[int, Any]]:
-    """Yield each line's number and JSON value; blank lines are passed over."""
+    """Yield each line's number and JSON value; blank lines are skipped."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield number, parse_json(line, name, number)
@@ -165,11 +165,11 @@ def parse_json(line: str, name: str, number: int, *, finite: bool = False) -> An
 
     Args:
         line: with or without its end.
-        name, number: of the file and the line, for errors.
-        finite: whether NaN and infinite numbers are refused, which Python reads and writes, but JSON does not have.
+        name, number: file name and line number, for errors.
+        finite: whether to refuse NaN and infinite numbers, which Python reads and writes although JSON lacks them.
 
     Raises:
-        DataError: it is not JSON.
+        DataError: the line is not JSON.
     """
     more: dict[str, Any] = {"parse_constant": _refuse, "parse_float": _parse_finite} if finite else {}
     try:
@@ -188,7 +188,7 @@ def _parse_finite(number: str) -> float:
 
 
 def _not_json(error: ValueError | RecursionError, name: str, number: int = 1) -> DataError:
-    """What `json.loads` found wrong in a text that begins at line `number`."""
+    """Make a DataError from an error of `json.loads` in a text that begins at line `number`."""
     if isinstance(error, json.JSONDecodeError):
         number += error.lineno - 1
         fault = f"{error.msg} at column {error.colno}"
@@ -198,9 +198,9 @@ def _not_json(error: ValueError | RecursionError, name: str, number: int = 1) ->
 
 
 def _read_json(file: File, key: str) -> Iterator[Record]:
-    """Read a JSON list, the list of that key, or JSON lines."""
+    """Yield the records of a JSON list, of the list under `key`, or of JSON lines."""
     with file.open() as stream:
-        # two lines tell JSON lines from a list, which may be longer than memory and than a line, respectively
+        # two lines tell JSON lines, which may be larger than memory, from a list, which may be on a single line
         start: list[bytes] = []
         while len([line for line in start if line.strip()]) < 2 and (line := stream.readline(LONGEST)):
             start.append(line)
@@ -220,7 +220,7 @@ def _read_json(file: File, key: str) -> Iterator[Record]:
 
 
 class _Chained:
-    """Lines that were read already, and then a stream."""
+    """A stream preceded by lines that were already read from it."""
 
     def __init__(self, lines: list[bytes], stream: IO[bytes]) -> None:
         self._lines, self._stream = iter(lines), stream
@@ -242,7 +242,7 @@ _SPACE = re.compile(r"[ \t\n\r]*")
 
 
 def _records_of(text: str, key: str, name: str) -> Iterator[tuple[int, Any]]:
-    """Give the line and value of each record of a JSON list, of the list of that key, or of a single object."""
+    """Yield line number and value of each record of a JSON list, of the list under `key`, or of a single object."""
     at = _skip(text, 0)
     if at == len(text):
         return
@@ -259,14 +259,14 @@ def _records_of(text: str, key: str, name: str) -> Iterator[tuple[int, Any]]:
         raise DataError(f"{name}: no list of records {key!r}; available: {', '.join(keys) or 'none'}")
     if key:
         yield from _elements(text, dict(_members(text, at))[key])
-    elif keys and not {"lead", "sections"} <= {*value}:  # an article's sections are no records
+    elif keys and not {"lead", "sections"} <= {*value}:  # an article's sections are not records
         raise DataError(f"{name}: contains the lists {', '.join(keys)}; choose one, such as {name}:{keys[0]}")
     else:
         yield text.count("\n", 0, at) + 1, value
 
 
 def _elements(text: str, at: int) -> Generator[tuple[int, Any], None, int]:
-    """Give the line and value of each element of the list that begins at a place, and return where it ends."""
+    """Yield line number and value of each element of the list at offset `at`; return the offset of its end."""
     line, counted = 1, 0
     at = _skip(text, at + 1)
     while text[at : at + 1] != "]":
@@ -285,11 +285,11 @@ def _elements(text: str, at: int) -> Generator[tuple[int, Any], None, int]:
 
 
 def _members(text: str, at: int) -> Iterator[tuple[str, int]]:
-    """Give the keys of an object that is known to be JSON, and where their values begin."""
+    """Yield the keys of a JSON object, already known to be valid, and the offsets of their values."""
     at = _skip(text, at + 1)
     while text[at] == '"':
         key, at = _DECODER.raw_decode(text, at)
-        at = _skip(text, _skip(text, at) + 1)  # behind the colon
+        at = _skip(text, _skip(text, at) + 1)  # after the colon
         yield key, at
         _, at = _DECODER.raw_decode(text, at)
         at = _skip(text, at)
@@ -311,7 +311,7 @@ def _is_rows(value: Any) -> bool:
 def _read_csv(file: File, note: Callable[[str], object]) -> Iterator[Record]:
     lines = text_lines(file)
     first = next(lines, "")
-    if first and not first.endswith("\n") and "\r" in first:  # as old Macs ended lines
+    if first and not first.endswith("\n") and "\r" in first:  # line ends of old Macs
         lines = iter(first.replace("\r", "\n").splitlines(keepends=True))
         first = next(lines)
     delimiter, rows = csv_rows(chain([first], lines) if first else [], file.name)
@@ -338,7 +338,7 @@ class Parquet:
     """An open parquet file.
 
     Attributes:
-        features: its columns, as `datasets` describes them.
+        features: the columns and their types, as described by `datasets`.
     """
 
     def __init__(self, name: str, file: Any, features: Mapping[str, Any]) -> None:
@@ -346,7 +346,7 @@ class Parquet:
         self._name, self._file = name, file
 
     def rows(self, columns: Sequence[str] | None = None) -> Iterator[Record]:
-        """Give the rows one by one, with these columns (None: all)."""
+        """Yield the rows, with these columns (None: all)."""
         number = 0
         try:
             for batch in self._file.iter_batches(batch_size=_BATCH, columns=columns and [*columns]):
@@ -357,10 +357,10 @@ class Parquet:
 
 
 def open_parquet(file: File) -> Parquet:
-    """Open a parquet file, on disk or at a URL in parts, packed or in a zip file as a whole.
+    """Open a parquet file. It is read in parts, or, if compressed or in a zip file, as a whole.
 
     Raises:
-        DataError: it cannot be read, here or while reading rows.
+        DataError: the file cannot be read; may also be raised while reading rows.
     """
     import datasets
     from pyarrow.parquet import ParquetFile

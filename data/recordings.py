@@ -1,7 +1,7 @@
-"""Collections of MIDI recordings: folders, zip files, MAESTRO's layout and hub data sets, parsed once and kept.
+"""Read collections of MIDI recordings (folders, zip files, MAESTRO's layout, hub data sets), parse and cache them.
 
-A recording belongs to a piece, and collections are split by piece: two performances of one piece are nearly the same
-music, and one of them in training would give away the other.
+Each recording belongs to a piece, and collections are split by piece: two performances of the same piece are nearly
+the same music, so training on one would leak the other.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from suite.files import new_folder
 from suite.wording import count
 
 SUFFIXES = (".mid", ".midi", ".kar")
-# ASAP keeps performances of one piece in another folder where they leave out repeats
+# ASAP puts performances that leave out repeats in a folder of their own, although the piece is the same
 REPEATS = re.compile(r"(_no(_first|_\d+)?)?_repeat$")
-LAST = 0.1  # share of the notes of a single piece that is held out at least
-FORMAT = 2  # of what is kept; a higher one reads the files again
+LAST = 0.1  # least share of the notes to hold out if there is only one piece
+FORMAT = 2  # version of the cache; a change makes the files be read again
 COLUMNS = {"pitch": np.uint8, "velocity": np.uint8, "start": np.float64, "end": np.float64}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recording:
-    """A performance that belongs to a collection.
+    """A performance in a collection, with its piece and split.
 
     Attributes:
-        name: of its file within the collection.
-        piece: what is played.
-        split: "train", "validation" or "test" where the collection says so, else "".
-        performance: the notes, one at a time on each key.
-        melody: (N,) which of them the collection marks as the melody; none where it does not.
+        name: of the file within the collection.
+        piece: name of the piece, used for splitting.
+        split: "train", "validation" or "test" if the collection assigns one, else "".
+        performance: the notes; notes on the same key do not overlap.
+        melody: (N,) true for notes that the collection marks as melody; all false if it marks none.
     """
 
     name: str
@@ -61,11 +61,11 @@ class Recording:
 
 @dataclass(frozen=True, kw_only=True)
 class Collection:
-    """Recordings, and what was lost on the way.
+    """Recordings, and messages about what was left out.
 
     Attributes:
         recordings: those that could be read.
-        lost: for each file that lost something, a line of what.
+        lost: a line for each file of which something was left out.
     """
 
     recordings: tuple[Recording, ...]
@@ -73,7 +73,7 @@ class Collection:
 
 
 class _File(NamedTuple):
-    """A MIDI file, or the content of one in a data set."""
+    """A MIDI file, or the bytes of one in a hub data set, with its piece and split."""
 
     name: str
     source: File | bytes
@@ -88,18 +88,18 @@ def read_recordings(
     piece: Literal["file", "folder"] = "file",
     pedal: PedalMode = "fold",
 ) -> Collection:
-    """Read every MIDI file of some sources; files that cannot be read are left out and told.
+    """Read every MIDI file in the sources; files that cannot be read are left out and listed in `Collection.lost`.
 
     Args:
         sources: MIDI files, folders or zip files with them, or hub data sets with a column of MIDI bytes, named as
             `suite.data.sources` says. A table in a folder or zip file with the columns `midi_filename` and `split`
-            (MAESTRO's) gives pieces and splits.
-        cache: where the notes are kept, so that the files are parsed once.
-        piece: without such a table, whether each file is a piece of its own, or all files of a folder are.
+            (as in MAESTRO) gives pieces and splits.
+        cache: folder in which the notes are kept, so that files are parsed only once.
+        piece: without such a table, whether each file is a piece, or all files in a folder are the same piece.
         pedal: as for `suite.data.midi.read_midi`.
 
     Raises:
-        DataError: a source is not there, or none of its files can be read.
+        DataError: a source does not exist, or no file can be read.
     """
     files = [file for source in sources for file in _find(source, piece)]
     if not files:
@@ -117,17 +117,17 @@ def read_recordings(
 
 
 def split_by_piece(recordings: Sequence[Recording], held_out: float) -> tuple[list[Recording], list[Recording]]:
-    """Recordings to train on, and those held out: by the collection's own split, or else by a hash of the piece.
+    """Split recordings into training and validation, by the collection's own split or else by a hash of the piece.
 
-    Of two pieces or more at least one is held out, and never all. Of a single piece the end is.
+    Of two or more pieces, at least one is held out, and never all. Of a single piece, the end is held out.
 
     Args:
         recordings: to split.
-        held_out: share of the pieces to hold out, about, where the collection has no split; 0 holds out none but those
-            that it names.
+        held_out: approximate share of pieces to hold out if the collection has no split; 0 holds out only those that it
+            assigns to validation.
 
     Returns:
-        training and validation recordings; a collection's own test recordings are in neither.
+        training and validation recordings; recordings in a collection's test split are in neither.
     """
     free = dict.fromkeys(one.piece for one in recordings if one.split != "test")
     named = {one.piece for one in recordings if one.split == "validation"}
@@ -151,18 +151,20 @@ def split_by_piece(recordings: Sequence[Recording], held_out: float) -> tuple[li
 
 
 def place_of(piece: str) -> float:
-    """A number in [0, 1) from a hash of a piece's name: it is held out where that is below the share, whatever else
-    there is."""
+    """Hash of a piece's name as a number in [0, 1).
+
+    A piece is held out if its number is below the share, regardless of the other pieces.
+    """
     digest = hashlib.blake2b(f"/{piece}".encode(), digest_size=8).digest()
     return int.from_bytes(digest) / 2**64
 
 
 def divided(recording: Recording, share: float) -> tuple[Recording, Recording] | None:
-    """A recording without its end, and that end, whose time counts from its first note; None where it is one chord.
+    """Cut a recording into a beginning and an end whose times start at its first note; None if it is a single chord.
 
     Args:
-        recording: to divide between two notes that are not struck together; notes that still sound end there.
-        share: of the notes that are in the end, about.
+        recording: what to divide. The cut is between notes that do not start together; notes still sounding end there.
+        share: approximate share of the notes in the end part.
     """
     music = recording.performance
     places = np.flatnonzero(np.diff(music.start) > ONE_STROKE) + 1
@@ -206,10 +208,10 @@ def _find(source: str, piece: str) -> list[_File]:
 
 
 def _maestro(tables: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Piece and split of each file that a table of MAESTRO's names."""
+    """Piece and split by file name, from tables in the format of MAESTRO."""
     found = {}
     for table in tables:
-        with contextlib.suppress(csv.Error):  # any table may lie beside somebody's music
+        with contextlib.suppress(csv.Error):  # a folder may hold other tables, too
             for row in csv.DictReader(io.StringIO(table)):
                 if row.get("midi_filename") and row.get("split"):
                     title = f"{row.get('canonical_composer', '')}: {row.get('canonical_title', '')}"
@@ -230,7 +232,7 @@ def _find_hub(name: str) -> Iterator[_File]:
 
 
 def _digest(files: Sequence[_File], pedal: str) -> str:
-    """A hash of what will be read: names, sizes and times of files, or contents where there are none."""
+    """Hash that identifies the files to read: names, sizes and modification times, or contents of bytes."""
     digest = hashlib.sha256(json.dumps([FORMAT, pedal, ONE_STROKE]).encode())
     for file in files:
         content = file.source
@@ -243,7 +245,7 @@ def _digest(files: Sequence[_File], pedal: str) -> str:
 
 
 class _Parsed(NamedTuple):
-    """What a process sends back of one file: tensors to keep, none where it cannot be read; and what it lost."""
+    """Result of parsing a file: tensors (none if it cannot be read), and a message about what was left out."""
 
     tensors: Mapping[str, NDArray[Any]]
     lost: str
@@ -258,7 +260,7 @@ def _parse(files: Sequence[_File], pedal: PedalMode) -> Iterator[_Parsed]:
     if workers < 2 or "fork" not in multiprocessing.get_all_start_methods():
         yield from tqdm(map(_parse_one, jobs), **bar)
         return
-    # forked processes only read files here; others would need the caller's script to guard its main part
+    # fork is safe, as the processes only read files; spawn would need an `if __name__` guard in the caller's script
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("fork")) as pool:
@@ -288,7 +290,7 @@ def _parse_one(job: tuple[_File, PedalMode]) -> _Parsed:
 
 
 def _among(performance: Performance, track: Performance) -> NDArray[np.bool_]:
-    """(N,) which notes of a performance a track struck."""
+    """Mask of the notes of a performance that come from a track, (N,)."""
     starts: dict[int, list[float]] = {}
     for pitch, start in zip(track.pitch.tolist(), track.start.tolist(), strict=True):
         starts.setdefault(pitch, []).append(start)
@@ -331,7 +333,7 @@ def _read(folder: Path) -> Collection:
         note, change = notes.stop, changes.stop
         times, downs = tensors["pedal_time"][changes].tolist(), tensors["pedal_down"][changes].tolist()
         pedal = tuple(Pedal(time, bool(down)) for time, down in zip(times, downs, strict=True))
-        # a performance sorts its notes, and they were kept in that order
+        # the notes were saved in a performance's order, so the melody's mask still matches
         pitch, velocity, start, end = (tensors[name][notes] for name in COLUMNS)
         performance = Performance(pitch, velocity, start, end, pedal)
         recordings.append(Recording(**row, performance=performance, melody=tensors["melody"][notes].astype(bool)))

@@ -1,7 +1,7 @@
-"""Where the sentences of a text lie, so that each can be replaced and everything between them stays as it is.
+"""Find the sentences of a text by offsets, so that they can be replaced while all text between them is kept.
 
-Rules, not a library: of those that keep offsets, sentencex ends German sentences at "19. Jahrhundert" and French ones
-at "M. Dupont", and pysbd has not changed since 2021.
+This uses rules of its own, not a library: of the libraries that keep offsets, sentencex splits German sentences at
+"19. Jahrhundert" and French sentences at "M. Dupont", and pysbd has not changed since 2021.
 """
 
 # ruff: noqa: RUF001 (typographic characters are what this file is about)
@@ -17,7 +17,7 @@ from suite.data.sentence_rules import FRENCH, Language, language_rules
 
 
 class Span(NamedTuple):
-    """Characters `start` to `end` (exclusive) of a text."""
+    """A range of characters in a text, from `start` to `end` (exclusive)."""
 
     start: int
     end: int
@@ -39,12 +39,12 @@ _ORDINAL_NOUN = re.compile(
     r"(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)\w*|(?:Jahrhundert|Jahrtausend|Weltkrieg|Klasse|Platz)"
 )
 _FIRST = re.compile(r"\S+")
-WRAPPED = 40  # characters from which on a line may have been broken because it was full
-SURELY_WRAPPED = 60  # likewise where nothing but the next line's end speaks for it
+WRAPPED = 40  # characters; a line at least this long may have been wrapped because it was full
+SURELY_WRAPPED = 60  # the same for a paragraph of two lines, where the only other evidence is how it ends
 
 
 class _Line(NamedTuple):
-    """Content of a line, without indentation and markers; how deep it is quoted, and whether it has another marker."""
+    """Range of a line without indentation and markers, its depth of quotation, and whether it has a list marker."""
 
     start: int
     end: int
@@ -53,7 +53,7 @@ class _Line(NamedTuple):
 
 
 def _fenced(text: str) -> Iterator[Span]:
-    """Markdown's fenced blocks of code; a fence that nothing closes is a line like another."""
+    """Yield Markdown's fenced code blocks; a fence that is never closed is treated as an ordinary line."""
     opening = None
     for fence in _FENCE.finditer(text):
         if opening is None:
@@ -70,7 +70,7 @@ def _lines(text: str, language: str) -> Iterator[_Line]:
     while position < len(text):
         if block is not None and position == block.start:
             position = block.end
-            yield _Line(position, position, 0, False)  # as if it were blank
+            yield _Line(position, position, 0, False)  # treat the code block as a blank line
             block = next(blocks, None)
             continue
         match = _LINE.match(text, position)
@@ -89,7 +89,7 @@ def _lines(text: str, language: str) -> Iterator[_Line]:
 
 
 def _paragraphs(text: str, language: str) -> Iterator[list[_Line]]:
-    """Lines that follow one another without a blank line, a marker or another depth of quotation."""
+    """Yield paragraphs: lines not separated by a blank line, a list marker or a change in depth of quotation."""
     paragraph: list[_Line] = []
     for line in _lines(text, language):
         blank = not text[line.start : line.end].strip()
@@ -107,11 +107,11 @@ def _closed(text: str, line: _Line) -> bool:
 
 
 def _unbroken(text: str, paragraph: list[_Line]) -> Iterator[Span]:
-    """The paragraph's lines, those set together that were broken only because a line was full.
+    """Yield the lines of a paragraph, joining lines that were wrapped only because they were full.
 
-    A long line that ends inside a sentence goes on where the next begins with a small letter. If one does, or if the
-    paragraph ends as a sentence does and no line had room for the next word (German wraps before its nouns), so do
-    other long lines. A list of words without markers is left as lines.
+    A long line that ends inside a sentence is joined to the next if that begins with a lower-case letter. If any line
+    is, or if the paragraph ends like a sentence and no line had room for the next word (German wraps before its nouns),
+    other long lines are joined, too. A list of words without markers is left as separate lines.
     """
     sizes = [line.end - line.start for line in paragraph]
     width = max(sizes)
@@ -134,7 +134,7 @@ def _unbroken(text: str, paragraph: list[_Line]) -> Iterator[Span]:
 # ---- sentences
 
 _CLOSERS = r"[\"'”’“‘»«›‹)\]*_]*(?:\[\d+\])*"
-_STOP = r"(?<![.!?…])[.!?…]++"  # from a run's start alone: a line of dots must not take quadratic time
+_STOP = r"(?<![.!?…])[.!?…]++"  # only from the start of a run, so that a line of dots does not take quadratic time
 _END = re.compile(rf"(?:{_STOP}{_CLOSERS}(?=\s)|[。！？｡]+{_CLOSERS})")
 _FRENCH_END = re.compile(rf"(?:{_STOP}{_CLOSERS}(?:[ \u00a0\u202f]?»)?(?=\s)|[。！？｡]+{_CLOSERS})")
 _DOTTED = re.compile(r"(?<!\w)\w(?:\.-?\w)*$")  # an initial or an acronym: J, U.S, p.m
@@ -142,29 +142,29 @@ _ORDINAL = re.compile(r"(?<!\w)(?:\d{1,3}|[IVX]{1,5})$")
 _COLUMN = re.compile(r"\||(?<=\S)\t+(?=\S)")
 _NEXT = re.compile(r"\W{0,40}")
 _WORD = re.compile(r"\w+['’]?")
-_BACK = 24  # characters before a full stop in which an abbreviation is looked for
+_BACK = 24  # number of characters before a full stop to search for an abbreviation
 
 
 def sentence_spans(text: str, language: str = "en") -> list[Span]:
-    """The sentences of a text, without the whitespace, line ends, list markers and emoji between them.
+    """Return the spans of the sentences, without the whitespace, line ends, list markers and emoji between them.
 
-    A line ends a sentence, unless a paragraph's lines were broken because they were full; so does a tab or a bar within
-    it. Where a full stop may or may not end a sentence, it does not.
+    The end of a line ends a sentence, unless the line was wrapped because it was full; so does a tab or a vertical bar
+    within a line. A full stop that is ambiguous does not end a sentence.
 
     Args:
-        text: of any kind.
-        language: whose abbreviations count; those of English where it is not en, de or fr.
+        text: text of any kind.
+        language: language of the abbreviations; English if it is not en, de or fr.
 
     Returns:
-        spans in order, none empty; every letter and digit lies in one, but for those of list markers and of Markdown's
-        fenced blocks of code.
+        spans in order, none empty. Together they cover every letter and digit except those in list markers and in
+        Markdown's fenced code blocks.
 
     Example:
         >>> text = "1. Dr. No came.  He left.\\n\\n- Why?"
         >>> [text[span.start:span.end] for span in sentence_spans(text)]
         ['Dr. No came.', 'He left.', 'Why?']
     """
-    caseless = not any(map(str.isupper, text))  # nobody who writes so marks a sentence's start
+    caseless = not any(map(str.isupper, text))  # text without capitals does not mark where sentences start
     spans = []
     for paragraph in _paragraphs(text, language):
         for piece in (cell for whole in _unbroken(text, paragraph) for cell in _cells(text, whole)):
@@ -178,7 +178,7 @@ def sentence_spans(text: str, language: str = "en") -> list[Span]:
 
 
 def _cells(text: str, piece: Span) -> Iterator[Span]:
-    """The piece as columns of a table, if it is a row of one."""
+    """Yield the cells of a piece that is a row of a table, otherwise the whole piece."""
     start = piece.start
     for match in _COLUMN.finditer(text, piece.start, piece.end):
         yield Span(start, match.start())
@@ -187,7 +187,7 @@ def _cells(text: str, piece: Span) -> Iterator[Span]:
 
 
 def _borders(text: str, piece: Span, language: str, caseless: bool) -> Iterator[int]:
-    """Where sentences end within a piece of text, but for its own end."""
+    """Yield the offsets at which sentences end within a piece of text, except its own end."""
     rules = language_rules(language)
     start = piece.start
     for match in (_FRENCH_END if rules is FRENCH else _END).finditer(text, piece.start, piece.end):
@@ -208,7 +208,7 @@ def _borders(text: str, piece: Span, language: str, caseless: bool) -> Iterator[
 
 
 def _starter(text: str, position: int, rules: Language) -> bool:
-    """Whether the word there begins sentences often; with a full stop of its own it is an initial."""
+    """Whether the word at `position` often begins sentences; a word followed by a full stop counts as an initial."""
     match = _WORD.match(text, position)
     if match is None or text[match.end() : match.end() + 1] == ".":
         return False
@@ -217,7 +217,7 @@ def _starter(text: str, position: int, rules: Language) -> bool:
 
 
 def _trim(text: str, start: int, end: int) -> Span:
-    """Leave out what no translator needs to see at both ends: whitespace, emoji and other symbols."""
+    """Strip what need not be translated from both ends: whitespace, emoji and other symbols."""
     while start < end and _ornament(text[start]):
         start += 1
     while end > start and _ornament(text[end - 1]):
@@ -228,7 +228,7 @@ def _trim(text: str, start: int, end: int) -> Span:
 def _ornament(character: str) -> bool:
     if character.isascii():
         return character.isspace() or not character.isprintable()
-    # \ufe0f and \u20e3 make emoji of what stands before them; U+1F3FB to U+1F3FF colour their skin
+    # \ufe0f and \u20e3 turn the character before them into an emoji; U+1F3FB to U+1F3FF colour their skin
     return (
         character.isspace()
         or unicodedata.category(character) in ("So", "Cf", "Cc")
@@ -248,19 +248,19 @@ _BREAKS = (
 
 
 def clause_spans(text: str, span: Span, fits: Callable[[str], bool], language: str = "en") -> list[Span]:
-    """Cut a sentence that is too long into parts that fit, of about the same length.
+    """Cut a sentence that is too long into parts that fit and are of similar length.
 
-    Cut is at the best border that is not too near the start: a semicolon, colon or dash; a comma or bracket; a
-    conjunction; a space; anywhere.
+    Each cut is at the best border that is not too near the start, in this order of preference: semicolon, colon or
+    dash; comma or bracket; conjunction; space; anywhere.
 
     Args:
         text: the whole text.
-        span: of the sentence.
-        fits: whether a part is short enough; should hold for every start of a part for which it holds.
-        language: whose conjunctions count.
+        span: span of the sentence.
+        fits: whether a part is short enough; if true of a part, it should be true of every beginning of it.
+        language: language of the conjunctions.
 
     Returns:
-        spans in order that leave out nothing but whitespace; the sentence alone if it fits.
+        spans in order, which leave out only whitespace; the span of the whole sentence if that fits.
 
     Example:
         >>> text = "It rained, and nobody came"
@@ -269,7 +269,7 @@ def clause_spans(text: str, span: Span, fits: Callable[[str], bool], language: s
     """
     parts = []
     start, end = span
-    size = 256  # characters that may fit; found again from the last part's
+    size = 256  # guess of how many characters fit; updated from each part
     while start < end:
         reach = _reach(text, start, end, size, fits)
         if reach == end:
@@ -287,7 +287,7 @@ def clause_spans(text: str, span: Span, fits: Callable[[str], bool], language: s
 
 
 def _reach(text: str, start: int, end: int, size: int, fits: Callable[[str], bool]) -> int:
-    """The furthest end of a part that fits, at least one character on."""
+    """The furthest end of a part that fits, but at least `start + 1`."""
     low, high = start, min(end, start + size)
     while high > low and fits(text[start:high]):
         if high == end:
@@ -328,7 +328,7 @@ def _without_spaces(text: str, start: int, end: int) -> Span:
 
 
 def replace_spans(text: str, spans: Sequence[Span], replacements: Sequence[str]) -> str:
-    """The text with each span replaced, and everything between them as it was.
+    """Return the text with each span replaced, and everything between the spans unchanged.
 
     Example:
         >>> replace_spans("- Ja.\\n- Nein.\\n", [Span(2, 5), Span(8, 13)], ["Yes.", "No."])
@@ -345,7 +345,7 @@ _BREAK = re.compile(rf"[ \t]*{_LINE_END}[ \t]*(?:>[ \t]?)*")
 
 
 def unwrap(sentence: str) -> str:
-    """A sentence on one line: a space for each line end within it.
+    """Put a sentence on a single line, with a space in place of each line end.
 
     Example:
         >>> unwrap("It rained\\n  all day.")
@@ -355,7 +355,7 @@ def unwrap(sentence: str) -> str:
 
 
 def rewrap(sentence: str, original: str) -> str:
-    """Put the line ends of `original` into a sentence that stands for it, each at the space nearest to its place.
+    """Put the line ends of `original` into the sentence that replaces it, each at the nearest space.
 
     Example:
         >>> rewrap("Es regnete den ganzen Tag.", "It rained\\nall day.")

@@ -1,7 +1,7 @@
-"""Where data comes from: a source in one string becomes a list of files, or the name of a hub data set.
+"""Turn the name of a data source into a list of files, or recognise it as a hub data set.
 
-A source is a file, a folder, a pattern, a zip file or a member of it (`data.zip/train.csv`), each on disk or at a URL
-that fsspec opens (`https://`, `s3://`, `hf://`, `memory://`, ...), `-` for standard input, or a data set of the
+A source is a file, a folder, a pattern, a zip file or a member of a zip file (`data.zip/train.csv`), each on disk or at
+a URL that fsspec opens (`https://`, `s3://`, `hf://`, `memory://`, ...), `-` for standard input, or a data set of the
 Hugging Face hub (`name`, `name:configuration`, `name:configuration:split`, `name::split`).
 """
 
@@ -41,11 +41,11 @@ class File:
     """A file to read.
 
     Args:
-        name: for errors: its path, its URL, or that of the zip file that it is in with its own path behind it.
-        place: path or URL of the file itself or of the zip file; "" for standard input.
-        member: its path in the zip file.
-        inside: its path within the folder, zip file or URL that was named; "" if it was named itself.
-        content: of standard input.
+        name: name for errors: path or URL; for a member of a zip file, that of the zip file followed by the member's.
+        place: path or URL of the file, or of the zip file that it is in; "" for standard input.
+        member: path within the zip file; "" if it is in none.
+        inside: path relative to the folder, zip file or URL given as the source; "" if the source is the file itself.
+        content: the bytes of standard input.
     """
 
     name: str
@@ -56,10 +56,10 @@ class File:
 
     @classmethod
     def of(cls, path: str | Path) -> File:
-        """Return a file on disk.
+        """Make a `File` of a path on disk.
 
         Raises:
-            DataError: it is a pipe or a device, which cannot be read twice or at all.
+            DataError: it is a pipe or a device, which cannot be read twice, or not at all.
         """
         mode = _mode(str(path))
         if mode is not None and not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
@@ -68,7 +68,7 @@ class File:
 
     @property
     def suffix(self) -> str:
-        """The suffix once unpacked, in lower case."""
+        """Suffix of the name in lower case, without that of compression: ".csv" for a.csv.gz."""
         return unpacked_suffix(self._path)
 
     @property
@@ -79,16 +79,16 @@ class File:
         return urlsplit(self.place).path if web else self.place
 
     def open(self) -> io.BufferedReader:
-        """Open it unpacked.
+        """Open the file for reading, decompressed.
 
         Raises:
-            Damaged: here or while reading.
+            Damaged: the file cannot be read; may be raised while reading.
         """
         raw, packed = self.open_raw()
         return unpack(raw, self.name, packed=packed, suffix=Path(self._path).suffix)
 
     def open_raw(self) -> tuple[IO[bytes], int | None]:
-        """Open it as it is stored; the second value is the bytes that a member of a zip file takes in there."""
+        """Open the file as stored, still compressed; also return the compressed size of a zip member, else None."""
         if self.content is not None:
             return io.BytesIO(self.content), None
         try:
@@ -103,16 +103,16 @@ class File:
             raise
         except OSError as error:
             raise Damaged(self.name, error.strerror or first_line(error)) from None
-        except Exception as error:  # zipfile and the networks' libraries raise many kinds
+        except Exception as error:  # zipfile and the network libraries raise many kinds
             raise Damaged(self.name, first_line(error)) from error
 
     def read(self, most: int = -1) -> bytes:
-        """Return the contents, unpacked; at most so many bytes of them."""
+        """Return the decompressed contents, at most `most` bytes (-1: all)."""
         with self.open() as stream:
             return stream.read(most)
 
     def digest(self) -> bytes:
-        """Return a hash of the contents, as they are stored; of a URL its checksum or ETag, if it has one."""
+        """Return a hash of the contents as stored; for a URL, of its checksum or ETag if it has one."""
         if URL.match(self.place) and not self.member:
             info = _info(self.place)
             if mark := next((f"{key} {info[key]}" for key in _CHECKSUMS if info.get(key)), ""):
@@ -128,7 +128,7 @@ class File:
             return digest.digest()
 
     def stamp(self) -> list[Any]:
-        """Return what changes when the file does, without reading it: size and time, or what the URL's server says."""
+        """Return values that change with the file, without reading it: size and time, or what the server reports."""
         if self.content is not None:
             return [hashlib.sha256(self.content).hexdigest()]
         return _stamp(self.place).split() or [self.digest().hex()]
@@ -138,10 +138,10 @@ class File:
 
 
 def find(source: str | Path) -> list[File] | None:
-    """Return the files of a source in order; None where there is nothing of this name.
+    """Return the files of a source in order; None if nothing of this name exists.
 
-    Of a folder or zip file, these are all files in it at any depth, but for hidden ones; a zip file within a folder is
-    one of them, and is not opened.
+    For a folder or zip file, these are all files in it at any depth, except hidden files. A zip file inside a folder
+    counts as a file and is not opened.
 
     Raises:
         DataError: the source is a pipe or a device, or a zip file or URL that cannot be read.
@@ -164,7 +164,7 @@ def find(source: str | Path) -> list[File] | None:
 
 
 def find_all(sources: Source) -> list[tuple[str, list[File] | None]]:
-    """Return each of one or several sources with its files; see `find`."""
+    """Return each source as text, with its files; see `find`."""
     items = [sources] if isinstance(sources, str | Path) else list(sources)
     return [(str(item), find(item)) for item in items]
 
@@ -176,7 +176,7 @@ def _find_folder(folder: Path) -> list[File]:
 
 
 def _expand(place: str) -> list[File]:
-    """A file, or the members of a zip file."""
+    """Return the file, or the members if it is a zip file."""
     if unpacked_suffix(place) != ".zip":
         return [File(place, place) if URL.match(place) else File.of(place)]
     members = _archive(place).infolist()
@@ -193,7 +193,7 @@ def _is_hidden(parts: Iterable[str]) -> bool:
 
 
 def _find_members(text: str) -> list[File] | None:
-    """The members that `data.zip/...` names."""
+    """Return the members named by `data.zip/...`: a path, a pattern or a folder; None if there are none."""
     place, sign, pattern = re.sub(r"(?i)\.zip/", ".zip\0", text, count=1).partition("\0")
     place = text[: len(place)]
     if not sign or not pattern or not _is_there(place):
@@ -219,7 +219,7 @@ def _is_there(place: str) -> bool:
 def _mode(path: str) -> int | None:
     try:
         return Path(path).stat().st_mode
-    except (OSError, ValueError):  # not there, or no possible name
+    except (OSError, ValueError):  # does not exist, or not a valid name
         return None
 
 
@@ -231,7 +231,7 @@ def _to_path(url: str) -> str:
 
 @lru_cache(maxsize=1)
 def _read_standard_input(stream: IO[bytes]) -> bytes:
-    return stream.read()  # once: some readers read a source twice
+    return stream.read()  # cached, as some readers read a source twice
 
 
 # ---- URLs and zip files
@@ -251,7 +251,7 @@ def _find_remote(url: str) -> list[File] | None:
     if inside := _find_members(url):
         return inside
     if url.lower().startswith(("http://", "https://")):
-        return _expand(url)  # a ? begins a query, and there are no folders
+        return _expand(url)  # no patterns, as ? begins a query, and no folders
     system, path = _filesystem(url)
     try:
         if pattern := _PATTERN.search(path):
@@ -308,7 +308,7 @@ def _archive(place: str) -> zipfile.ZipFile:
 
 @lru_cache(maxsize=8)
 def _open_archive(place: str, stamp: str, process: int) -> zipfile.ZipFile:
-    """An open zip file; a forked process has its own, or both would move in the same file."""
+    """Open a zip file. A forked process opens its own, or both would move the same file position."""
     del stamp, process
     try:
         return zipfile.ZipFile(_open_place(place) if URL.match(place) else place)

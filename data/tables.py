@@ -1,6 +1,6 @@
-"""Rows of named columns, from CSV, TSV, JSON lines, JSON, parquet, hub data sets, and folders of texts by class.
+"""Read tables with named columns from CSV, TSV, JSON lines, JSON, parquet, hub data sets, and folders of texts by class.
 
-Each row knows where it stands, for errors; what had to be guessed or was left out goes into notes.
+Each row carries its file and line for errors; notes collect what was guessed or left out.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from suite.errors import DataError
 from suite.wording import count
 
 _TEXTS = (".txt", ".md", "")  # in folders of classes
-_HEAD = 512  # rows that tell whether the first one names columns, and which columns there are
+_HEAD = 512  # rows used to decide whether the first is a header, and which columns there are
 
 
 class RecordTable(NamedTuple):
     """Rows of a file, folder or data set.
 
     Args:
-        name: of the source.
-        columns: in their order; "1", "2" and so on where the source does not name them.
-        rows: each with where it stands, such as "file.csv, line 12".
+        name: name of the source.
+        columns: column names in order; "1", "2" and so on if the source has no names.
+        rows: (position, cells by column), where the position is such as "file.csv, line 12".
         has_names: whether the source names its columns.
-        class_names: for columns of class numbers, the names that the source gives them.
+        class_names: names of the classes, for columns of class numbers.
     """
 
     name: str
@@ -40,17 +40,17 @@ class RecordTable(NamedTuple):
 
 
 class Notes:
-    """What a person should know of the sources; the same note of many sources is one."""
+    """Messages about the sources for the user; the same message about several sources is merged into a line."""
 
     def __init__(self) -> None:
         self._sources: dict[str, list[str]] = {}
 
     def add(self, source: str, note: str) -> None:
-        """Note something of a source."""
+        """Add a message about a source."""
         self._sources.setdefault(note, []).append(source)
 
     def lines(self) -> list[str]:
-        """Return a line for each different note."""
+        """Return a line for each distinct message."""
         return [
             f"{sources[0]}{f' and {len(sources) - 1} more' if len(sources) > 1 else ''}: {note}"
             for note, sources in self._sources.items()
@@ -66,20 +66,20 @@ def read_tables(
     only: Collection[str] = (),
     split: str | None = None,
 ) -> Iterator[RecordTable]:
-    """Read the tables of sources one after another.
+    """Yield the tables of the sources.
 
     Args:
-        sources: one or several, as `suite.data.sources` reads them, of files (.csv, .tsv, .jsonl, .json, .parquet), a
+        sources: a source or several, see `suite.data.sources`: files (.csv, .tsv, .jsonl, .json, .parquet), a
             folder or zip file with a folder of text files for each class (columns `text` and `label`), one list of a
             JSON file that holds several (`file.json:train`), or a hub data set.
-        notes: are added to.
+        notes: receives messages.
         header: whether the first line of a CSV or TSV file names the columns; by default as `has_header` says.
-        known: usual names of columns, in lower case.
-        only: columns that are needed; of parquet and hub data sets that have them all, others are not read.
-        split: of a hub data set whose name has none; "train" by default.
+        known: common column names, in lower case.
+        only: columns needed; in parquet files and hub data sets that have them all, other columns are not read.
+        split: split of a hub data set if its name gives none; "train" by default.
 
     Raises:
-        DataError: a source is not there or cannot be read, or has no rows.
+        DataError: a source does not exist, cannot be read, or has no rows.
     """
     for source, files in find_all(sources):
         listed, _, key = source.rpartition(":")
@@ -122,7 +122,7 @@ def _read_folder(
     folder: str, files: Sequence[File], notes: Notes, header: bool | None, known: Collection[str]
 ) -> Iterator[RecordTable]:
     inside = {file: PurePosixPath(file.inside).parts for file in files}
-    if files and files[0].member:  # a folder that holds all there is in a zip file is not a class
+    if files and files[0].member:  # a single folder around everything in a zip file is not a class
         while len({parts[0] for parts in inside.values()}) == 1 and all(len(parts) > 1 for parts in inside.values()):
             inside = {file: parts[1:] for file, parts in inside.items()}
     tables = [file for file, parts in inside.items() if len(parts) == 1 and file.suffix in TABLES]
@@ -146,9 +146,9 @@ def _read_folder(
 
 
 def has_header(rows: Sequence[Sequence[str]], known: Collection[str]) -> bool:
-    """Whether the first of some rows names columns: a cell of it is a known name, and comes again in no other row.
+    """Whether the first row names columns: a cell is a known column name, and appears in that column of no other row.
 
-    The whole line may come again, as in two files one after the other.
+    Repetitions of the whole first row are allowed, as in concatenated files.
 
     Example:
         >>> has_header([["text", "label"], ["a fine film", "good"]], {"text"})
@@ -181,7 +181,7 @@ def _of_cells(
 
 
 def _filled(name: str, records: Iterator[Record], notes: Notes) -> Iterator[Record]:
-    """Rows that are not blank, all of the first one's length."""
+    """Yield the rows that are not blank; all must be as long as the first."""
     width = blank = 0
     for record in records:
         width = width or len(record.value)
@@ -199,7 +199,7 @@ def _filled(name: str, records: Iterator[Record], notes: Notes) -> Iterator[Reco
 def _named(
     name: str, rows: Iterator[Record], columns: Sequence[str], header: list[str] | None, notes: Notes
 ) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    again = -1  # the header itself is no repetition
+    again = -1  # the header itself does not count as a repetition
     for record in rows:
         if record.value == header:
             again += 1
@@ -241,7 +241,7 @@ def _of_data_set(name: str, data_set: Any, only: Collection[str]) -> RecordTable
 
 
 def _readable(features: Mapping[str, Any], only: Collection[str]) -> tuple[list[str], dict[str, Sequence[str]]]:
-    """The columns to read, and the names of the classes in them; others may be images."""
+    """Return the columns to read (text, numbers, lists; no images), and the class names of each."""
     import datasets
 
     kinds = (datasets.Value, datasets.ClassLabel, datasets.List)

@@ -1,4 +1,4 @@
-"""Text corpora as tokens: tokenised once and kept on disk, split, and packed into training windows."""
+"""Tokenise text corpora once and cache them on disk, split them, and pack them into training windows."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ __all__ = ["PackedDocuments", "Source", "TokenDocuments", "read_documents", "spl
 
 Tokens = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
 
-_FORMAT = 1  # counted up when the same text would be written differently
+_FORMAT = 1  # version of the cache; raised when the same text would be written differently
 _BATCH_CHARACTERS = 4_000_000
 
 
@@ -31,9 +31,9 @@ class TokenDocuments:
     """Documents as token ids, each ending with `<eos>`.
 
     Args:
-        memory: ids that the documents are cut from, (N,), usually a memory map of a whole corpus.
-        offsets: where each document starts and stops in `memory`, (documents, 2).
-        widths: UTF-8 bytes of each token of the vocabulary, (V,).
+        memory: token ids that hold the documents, (N,), usually a memory map of a whole corpus.
+        offsets: start and stop of each document in `memory`, (documents, 2).
+        widths: number of UTF-8 bytes of each token in the vocabulary, (V,).
     """
 
     memory: Tokens
@@ -51,22 +51,22 @@ class TokenDocuments:
         return self.memory[start:stop]
 
     def take(self, places: Sequence[int]) -> "TokenDocuments":
-        """Return the documents at these indices alone, in their order."""
+        """Return the documents at these indices, in the order given."""
         return replace(self, offsets=self.offsets[np.array(places, dtype=np.int64)])
 
     @cached_property
     def tokens(self) -> Tokens:
-        """The ids of these documents in a row, (total,)."""
+        """Token ids of all documents, concatenated, (total,)."""
         return self.memory if self.total == len(self.memory) else np.concatenate(list(self))
 
     @property
     def total(self) -> int:
-        """Tokens in all documents."""
+        """Number of tokens in all documents."""
         return int((self.offsets[:, 1] - self.offsets[:, 0]).sum())
 
     @property
     def bytes(self) -> int:
-        """UTF-8 bytes of the text of all documents."""
+        """Number of UTF-8 bytes in the text of all documents."""
         return sum(int(self.widths[document].sum(dtype=np.int64)) for document in self)
 
 
@@ -79,13 +79,13 @@ def tokenize_corpus(
     split: str | None = None,
     threads: int | None = None,
 ) -> TokenDocuments:
-    """Tokenise the documents of a corpus, or find them in the cache where the same was done before.
+    """Tokenise the documents of a corpus, or load them from the cache if that was done before.
 
     Args:
         source, column, split: as for `read_documents`.
-        tokenizer: needs an `<eos>`, which ends each document.
+        tokenizer: must have an `<eos>`, which is appended to each document.
         cache: folder for the result; files with the same contents and the same tokenizer share one entry.
-        threads: at work at once; by default as many as there are cores to use.
+        threads: number of threads; by default the number of cores that the process may use.
 
     Raises:
         DataError: the source cannot be read or has no text, or the tokenizer has no `<eos>`.
@@ -105,7 +105,7 @@ def tokenize_corpus(
 
 
 def processors() -> int:
-    """How many this process may use; where the system does not say (macOS, Windows), how many there are."""
+    """Number of cores that this process may use; on macOS and Windows, which do not say, the number of all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -154,9 +154,9 @@ def _open(folder: Path) -> TokenDocuments:
 
 
 def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -> tuple[TokenDocuments, TokenDocuments]:
-    """Hold out a share of the documents, drawn by seed; of a single document, its end.
+    """Hold out a random share of the documents for validation; of a single document, hold out the end.
 
-    Where the share is less than one document, that whose tokens are nearest to the share of all is held out.
+    If the share is less than a document, the document whose size is nearest to that share of all tokens is held out.
 
     Args:
         fraction: share to hold out, 0 to 1.
@@ -175,12 +175,12 @@ def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -
         else:
             sizes = offsets[:, 1] - offsets[:, 0]
             away = np.abs(sizes - fraction * sizes.sum())
-            held[np.where(sizes > 1, away, np.inf).argmin()] = True  # one token alone predicts nothing
+            held[np.where(sizes > 1, away, np.inf).argmin()] = True  # a document of a single token has nothing to predict
         parts = offsets[~held], offsets[held]
     else:
         starts, stops = offsets.T
         tokens = stops - starts
-        ends = np.maximum(np.ceil(tokens * fraction), 2)  # the first token of an end predicts, and is not predicted
+        ends = np.maximum(np.ceil(tokens * fraction), 2)  # at least 2 tokens: the first is only context for the second
         cuts = stops - np.minimum(ends, np.maximum(tokens - 1, 1)).astype(np.int64)
         parts = np.stack([starts, cuts], axis=1), np.stack([cuts, stops], axis=1)
     train, held_out = (TokenDocuments(memory=documents.memory, offsets=part, widths=documents.widths) for part in parts)
@@ -188,7 +188,7 @@ def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -
 
 
 class _Epoch(NamedTuple):
-    """One pass: documents in their order, where each ends in the row they make, and the windows' starts in that row."""
+    """Order of an epoch: document indices, the end of each when they are joined, and the start of each window."""
 
     documents: npt.NDArray[np.int64]
     stops: npt.NDArray[np.int64]
@@ -196,15 +196,16 @@ class _Epoch(NamedTuple):
 
 
 class PackedDocuments:
-    """Training windows without end: documents shuffled, set in a row, cut, and the cuts shuffled, anew each epoch.
+    """An endless sequence of training windows, (length + 1,) each, shuffled anew in each epoch.
 
-    Window `index` is a function of (seed, index) alone. The row is a ring, cut from a random place; windows overlap by
-    one token, so that each token is predicted once an epoch (but for fewer than `length` left over).
+    Window `index` depends only on (seed, index). In each epoch, documents are shuffled and joined into a ring, which is
+    cut into windows from a random position; then the windows are shuffled. They overlap by one token, so each token is
+    predicted once per epoch (except fewer than `length` left over).
 
     Args:
-        documents: what to pack.
-        length: tokens to predict in a window; a window has one more.
-        seed: of the shuffling.
+        documents: documents to pack.
+        length: number of tokens to predict per window, which holds one token more.
+        seed: seed for shuffling.
 
     Raises:
         DataError: the documents together are shorter than one window.
@@ -220,7 +221,7 @@ class PackedDocuments:
         self._epochs: dict[int, _Epoch] = {}
 
     def __getitem__(self, index: int) -> npt.NDArray[np.int64]:
-        """Return window `index`, (length + 1,)."""
+        """Return the token ids of window `index`, (length + 1,)."""
         number, place = divmod(index, self.windows_per_epoch)
         epoch = self._epoch(number)
         total = int(epoch.stops[-1])
@@ -245,6 +246,6 @@ class PackedDocuments:
             stops = np.cumsum(lengths[order])
             first = rng.integers(stops[-1])
             starts = (first + self.length * rng.permutation(self.windows_per_epoch)) % stops[-1]
-            # a batch may cross from one epoch into the next: keep the two latest
+            # a batch may span two epochs: keep the last two
             self._epochs = dict(list(self._epochs.items())[-1:]) | {number: _Epoch(order, stops, starts)}
         return self._epochs[number]
