@@ -1,9 +1,10 @@
 """Bounds on density, sounding keys and lengths of notes: measured on training pieces, kept by the grammar.
 
-A small model drifts: it forgets keys that it holds, and strikes others. What it plays stays within what its training
-pieces do. Each bound is a pair of quantiles: up to the first a model is free; from there to the second it plays ever
-fewer strokes, and beyond it none. Lengths of notes are a table of quantiles, from which each note draws the
-length at which its end is due: a single longest length would be heard, and seen in a histogram.
+A small model drifts: it forgets keys that it holds, and strikes others. The bounds keep its music within the range of
+its training pieces. Density and sounding keys are each bounded by a pair of quantiles: below the first the model is not
+restricted; between the two, strokes become ever less likely; beyond the second there are none. Lengths of notes are a
+table of quantiles, from which each note draws the length at which its end is due: a single maximum length could be
+heard, and seen in a histogram.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from suite.errors import CheckpointError
 
 WINDOWS = (1, 4)  # seconds over which strokes are counted
 FREE, MOST = 0.9, 0.99  # quantiles over time of strokes in a window, and of keys sounding
-TAIL = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)  # quantiles over notes of their lengths
-EVERY = 0.1  # seconds between the moments at which music is looked at
+TAIL = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)  # quantiles of note lengths
+EVERY = 0.1  # seconds between the moments at which strokes and sounding keys are counted
 
 Pair = tuple[float, float]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """Bounds that music exceeds in one moment of a hundred.
+    """Upper bounds on density, sounding keys and note lengths; training music exceeds the first two 1% of the time.
 
     The defaults, for checkpoints that keep no bounds, are those of the embedded model: classical piano pieces and piano
     arrangements of pop songs.
 
     Args:
-        strokes: for each of `WINDOWS`, quantiles of the notes struck in so many seconds.
-        voices: quantiles of the keys that sound at once.
-        lengths: quantiles `TAIL` of the lengths of notes, in seconds.
+        strokes: for each of `WINDOWS`, quantiles (0.9, 0.99) of the number of notes struck in a window of that length.
+        voices: quantiles (0.9, 0.99) of the number of keys that sound at once.
+        lengths: note lengths in seconds at the quantiles `TAIL`.
     """
 
     strokes: tuple[Pair, ...] = ((13.0, 23.0), (47.0, 86.0))
@@ -48,7 +49,7 @@ class Bounds:
 
     @classmethod
     def of(cls, performances: Sequence[Performance]) -> Bounds | None:
-        """The bounds of these performances; None where they have no notes."""
+        """Measure the bounds of performances; None if they have no notes."""
         kept = [one for one in performances if len(one)]
         if not kept:
             return None
@@ -72,10 +73,10 @@ class Bounds:
 
     @classmethod
     def from_dict(cls, extra: Mapping[str, Any], name: str) -> Bounds:
-        """The bounds of a checkpoint; the defaults where it keeps none.
+        """Read the bounds from a checkpoint's extra values; the defaults if it has none.
 
         Raises:
-            CheckpointError: what it keeps are no bounds.
+            CheckpointError: the stored bounds are not valid.
         """
         kept = extra.get("bounds")
         if kept is None:
@@ -95,7 +96,7 @@ class Bounds:
         return cls(strokes=strokes, voices=(free, most), lengths=lengths)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for a checkpoint; `from_dict` reads them."""
+        """Return the bounds as plain JSON values for a checkpoint; `from_dict` reads them."""
         return {
             "strokes": [list(pair) for pair in self.strokes],
             "voices": list(self.voices),
@@ -103,7 +104,7 @@ class Bounds:
         }
 
     def raised(self, given: Bounds | None) -> Bounds:
-        """These bounds, as far raised as the `given` music's own, so that they forbid nothing it does."""
+        """Return these bounds, raised where the `given` music exceeds them, so that they allow all of it."""
         if given is None:
             return self
         return Bounds(
@@ -113,7 +114,7 @@ class Bounds:
         )
 
     def denser(self, factor: float) -> Bounds:
-        """Bounds of music with `factor` times as many notes at once; never stricter than these."""
+        """Return bounds that allow `factor` times as many strokes and sounding keys; a factor below 1 counts as 1."""
         factor = max(1.0, factor)
         return Bounds(
             strokes=tuple((free * factor, most * factor) for free, most in self.strokes),
@@ -122,17 +123,20 @@ class Bounds:
         )
 
     def due(self, chance: float) -> int:
-        """Steps after which a note's end is due, for `chance` in [0, 1): long notes as often as in training music."""
+        """Return the number of steps after which a note's end is due.
+
+        A uniform `chance` in [0, 1) gives lengths distributed as the longest 10% of notes in training music.
+        """
         place = TAIL[0] + chance * (TAIL[-1] - TAIL[0])
         return max(1, round(float(np.interp(place, TAIL, self.lengths)) * STEP_RATE))
 
 
 def thinned(count: float, bound: Pair) -> float:
-    """Factor of the odds of one more stroke: 1 below the first bound, 0 from the second on.
+    """Return the factor for the odds of another stroke: 1 below the first bound, falling to 0 above the second.
 
     Args:
-        count: of what is bounded, now.
-        bound: where thinning begins and ends.
+        count: current number of strokes or sounding keys.
+        bound: counts at which thinning begins and ends.
     """
     free, most = bound
     if count < free:
@@ -145,21 +149,21 @@ def _higher(one: Pair, other: Pair) -> Pair:
 
 
 def _moments(performance: Performance) -> NDArray[np.float64]:
-    """Times evenly spread over the music, between two steps of the grid; at least its middle."""
+    """(T,) evenly spaced times in seconds, each midway between two grid steps; at least one, the music's middle."""
     first, last = float(performance.start[0]), performance.duration
     times = np.arange(first + EVERY / 2 + 0.5 / STEP_RATE, last, EVERY)
     return times if len(times) else np.array([(first + last) / 2])
 
 
 def struck(performance: Performance, times: NDArray[np.float64], window: float) -> NDArray[np.int64]:
-    """(T,) notes struck in the window before each moment."""
+    """(T,) number of notes struck in the `window` seconds before each time."""
     starts = performance.start
     found: NDArray[np.int64] = np.searchsorted(starts, times) - np.searchsorted(starts, times - window)
     return found
 
 
 def sounding(performance: Performance, times: NDArray[np.float64]) -> NDArray[np.int64]:
-    """(T,) notes that sound at each moment."""
+    """(T,) number of notes that sound at each time."""
     found: NDArray[np.int64] = np.searchsorted(performance.start, times) - np.searchsorted(
         np.sort(performance.end), times
     )

@@ -70,7 +70,7 @@ def run(sources: SourceOptions, play: PlayOptions, draws: TakeOptions, output: O
 def refilled(
     player: Player, primer: Performance, gap: tuple[float, float], count: int, play: PlayOptions, calls: dict[str, Any]
 ) -> list[Take]:
-    """Takes of a primer with other notes in a gap, whose times are the primer's own."""
+    """Return takes of a primer with new notes in a gap, given in the primer's original time (seconds)."""
     from suite.tasks.music.pipeline import moved
 
     whole = moved(primer, "primer", play.transpose, play.tempo)
@@ -79,7 +79,7 @@ def refilled(
 
 
 def save(result: Performance, path: Path, soundfont: str | None, session: Session) -> str:
-    """Write a performance as the file's ending says; returns its name."""
+    """Write a performance in the format of the file's extension; return the file's name."""
     ending = path.suffix.lower()
     if ending == ".wav":
         from suite.data.sound import write_wav
@@ -96,7 +96,7 @@ def save(result: Performance, path: Path, soundfont: str | None, session: Sessio
 
 
 def read_given(sources: SourceOptions, session: Session) -> dict[str, Any]:
-    """Primer, ending and melody, as far as there are files of them."""
+    """Read those of primer, ending and melody for which a file was given; return them by name."""
     given = {
         name: read(path, session).performance
         for name, path in (("primer", sources.primer), ("ending", sources.ending))
@@ -106,7 +106,7 @@ def read_given(sources: SourceOptions, session: Session) -> dict[str, Any]:
 
 
 def read(path: str, session: Session) -> Reading:
-    """The contents of a MIDI file; a notice says what was lost."""
+    """Read a MIDI file; a notice lists anything that could not be read."""
     from suite.data.midi import read_midi
 
     reading = read_midi(path)
@@ -116,7 +116,7 @@ def read(path: str, session: Session) -> Reading:
 
 
 def read_melody(path: str, session: Session) -> Performance:
-    """The melody of a MIDI file: the track named so, or else its highest notes; a notice says which."""
+    """Read the melody of a MIDI file: the track named "melody", or else the highest notes; a notice says which."""
     from suite.tasks.music.examples import part, skyline
 
     reading = read(path, session)
@@ -133,7 +133,7 @@ def read_melody(path: str, session: Session) -> Performance:
 
 
 def bar(play: PlayOptions, melody: Performance | None, gap: tuple[float, float] | None, session: Session) -> Any:
-    """A progress bar of seconds of music, on terminals alone."""
+    """Return a progress bar that counts seconds of music; it is shown only on a terminal."""
     from tqdm import tqdm
 
     total = play.length(melody) if gap is None else gap[1] - gap[0]

@@ -1,4 +1,4 @@
-"""How well a model predicts music beside n-grams, how similar its samples are to music, and how much is copied."""
+"""Evaluate a music model: its loss beside n-grams, the similarity of its samples to music, and copied passages."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class EvalMusic:
     """The recordings of one evaluation.
 
     Attributes:
-        music: held-out recordings, or all.
-        scored: those of them whose loss is taken.
-        known: recordings that n-grams are counted on and copies are sought in; none where they are unknown.
-        counted_on: name of these in the report.
+        music: the held-out recordings, or all recordings.
+        scored: those of `music` on which the loss is computed.
+        known: recordings to count n-grams on and to search for copies; empty if they are unknown.
+        counted_on: how the report describes the recordings that n-grams are counted on.
         sources: a line for each data set whose split was chosen.
-        lost: a line for each file that lost something.
+        lost: lines on files that could not be read completely.
     """
 
     music: Sequence[Recording]
@@ -62,26 +62,26 @@ def evaluate(
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Loss of a model on recordings beside n-grams, and how its samples compare with other music.
+    """Measure a model's loss on recordings beside that of n-grams, and compare its samples with other music.
 
-    Each recording stands alone, ended by `<eos>`, which counts as a token. Nats per note and per second let models
-    with other vocabularies compare.
+    Each recording is scored by itself and ends with `<eos>`, which counts as a token. Nats per note and per second
+    allow a comparison of models with different vocabularies.
 
     Args:
         model: a music model.
         data: MIDI files, folders, zip files, or hub data sets.
-        options: windows, baselines, samples, and which of the recordings.
-        cache: for the notes of the recordings (None: the user's cache).
+        options: windows, baselines, samples, and which of the recordings to use.
+        cache: directory for the decoded notes of the recordings (None: the user's cache).
         progress: called with the number of tokens just scored.
 
     Returns:
         a report; its `data` has `model`, what was scored (see `_totals`), `length`, `stride`, `ngrams_counted_on`,
         `lost` (lines on damaged files); under `results` for each of "model", "uniform", "unigram", "bigram" and
         "trigram" what `_figures` returns; under `samples` what `compare` returns, and under `textures` what `textures`
-        does, with `texture_seconds` (None where none were asked for).
+        does, with `texture_seconds` (each None if not asked for).
 
     Raises:
-        CheckpointError: the model is no music model.
+        CheckpointError: the model is not a music model.
         DataError: the recordings cannot be read, nothing is held out, or none is long enough to compare with.
     """
     format = Format.from_dict(model.extra, model.name)
@@ -114,17 +114,17 @@ def evaluate(
 
 
 def choose_music(data: Sequence[str], options: MusicEvalOptions, format: Format, cache: Path) -> EvalMusic:
-    """Read the recordings, and divide them into those to evaluate on and those to count on.
+    """Read the recordings, and divide them into those to evaluate on and those to count n-grams on.
 
     Raises:
-        DataError: they cannot be read, or nothing is left of one of the two.
+        DataError: the recordings cannot be read, or one of the two parts is empty.
     """
     mode: Literal["keep", "fold"] = "keep" if format.pedal else "fold"
 
     def read(sources: Sequence[str]) -> Any:
         return read_recordings(sources, cache, piece=options.piece, pedal=mode)
 
-    # what is held out of a training split is as good to evaluate on as a test split
+    # pieces held out of a training split serve as well as a test split
     own = options.part == "held-out" or options.held_out
     sources, told = (list(data), []) if own else to_evaluate(data)
     given = read(sources)
@@ -153,7 +153,7 @@ def choose_music(data: Sequence[str], options: MusicEvalOptions, format: Format,
 def _played(
     model: Model, chosen: EvalMusic, lessons: Sequence[NDArray[np.int64]], options: MusicEvalOptions
 ) -> tuple[dict[str, Any] | None, list[dict[str, Any]] | None]:
-    """What `compare` and `textures` return; None for what the options do not ask for."""
+    """Return the results of `compare` and `textures`, each None if the options do not ask for it."""
     seconds, seed = options.seconds, options.seed
     samples = textured = None
     if options.samples:
@@ -176,7 +176,7 @@ def _totals(recordings: Sequence[Recording], streams: Sequence[NDArray[np.int64]
 def _figures(
     nats: NDArray[np.float64], recordings: Sequence[Recording], streams: Sequence[NDArray[np.int64]]
 ) -> dict[str, Any]:
-    """Means of (R,) nats by token, note and second, and the 95% interval of the first (None for a single piece)."""
+    """Return mean nats per token, note and second, and the 95% interval per token (None for a single piece)."""
     tokens = np.array([len(stream) for stream in streams])
     totals = _totals(recordings, streams)
     return {
@@ -195,7 +195,7 @@ def _model_nats(
     stride: int,
     progress: Progress | None,
 ) -> NDArray[np.float64]:
-    """(R,) nats of each recording by the model."""
+    """(R,) negative log-likelihood of each recording under the model, in nats."""
     sums = []
     for stream in streams:
         tokens = np.concatenate(([format.special("<bos>")], stream))
@@ -205,7 +205,7 @@ def _model_nats(
 
 
 def _stream(performance: Performance, format: Format) -> NDArray[np.int64]:
-    """The tokens of a recording that are predicted: all but `<bos>`."""
+    """Return the tokens of a recording that are predicted: all but `<bos>`."""
     return np.array([*format.events(performance), format.eos])
 
 
@@ -216,7 +216,7 @@ def _ngram_nats(
     order: int,
     format: Format,
 ) -> NDArray[np.float64]:
-    """(R,) nats of each recording by n-grams counted on `lessons`, or else on those of other pieces."""
+    """(R,) nats of each recording under n-grams counted on `lessons`, or if empty, on the other half of the pieces."""
 
     def nats(streams: Sequence[NDArray[np.int64]], lessons: Sequence[NDArray[np.int64]]) -> NDArray[np.float64]:
         counts = NGrams(lessons, order, format.vocab_size)
@@ -225,7 +225,7 @@ def _ngram_nats(
     if lessons:
         return nats(streams, lessons)
     half = metrics.first_half(recordings)
-    if half.all():  # of one piece: its beginning and its end
+    if half.all():  # a single piece: its first half and its second half
         begins = [stream[: len(stream) // 2] for stream in streams]
         ends = [stream[len(stream) // 2 :] for stream in streams]
         return nats(begins, ends) + nats(ends, begins)

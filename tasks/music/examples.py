@@ -1,6 +1,6 @@
 """Training examples from recordings: random windows, transposed and stretched, in each of the formats.
 
-An example is a pure function of its index, so nothing has to be kept to resume a run.
+An example depends only on the seed and its index, so no state is needed to resume a run.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from suite.tasks.music.format import HIGHEST_KEY, LOWEST_KEY, Format
 from suite.training.batches import Example
 
 BEGINNINGS = 0.08  # share of the windows that start with their piece
-CHORD_SECONDS = 0.03  # seconds in which notes count as struck at once, where a melody is sought
+CHORD_SECONDS = 0.03  # seconds within which notes count as struck together when looking for a melody
 
 
 class Windows:
-    """Endless windows of `context` tokens.
+    """An endless source of training examples of up to `context` + 1 tokens.
 
     Args:
-        recordings: to take them from, each as often as it is long.
+        recordings: to take windows from, with probability proportional to their number of notes.
         format: of the tokens.
-        context: tokens that the model reads; an example has one more.
-        seed: of places, transpositions and tempos.
-        transpose: semitones up or down at most; less where the piano ends.
-        stretch: how much slower or faster at most, as a share.
+        context: number of tokens that the model reads; an example has one more.
+        seed: of positions, transpositions and tempos.
+        transpose: maximum number of semitones up or down; less near the ends of the keyboard.
+        stretch: maximum change of tempo, slower or faster, as a share.
         accompaniment, fill: shares of the examples in these formats.
 
     Raises:
@@ -57,7 +57,7 @@ class Windows:
         self.ends = np.cumsum([len(recording.performance) for recording in recordings])
 
     def length(self, index: int, /) -> int:
-        """Tokens of an example: nearly all have as many."""
+        """Return the number of tokens in an example; a few examples are shorter."""
         return self.context + 1
 
     def __getitem__(self, index: int, /) -> Example:
@@ -65,7 +65,7 @@ class Windows:
         place = int(np.searchsorted(self.ends, random.integers(self.ends[-1]), side="right"))
         recording = self.recordings[place]
         count = len(recording.performance)
-        # an event needs a token, so that half as many notes with their ends fill the window
+        # a note takes at least two tokens, its stroke and its end, so context // 2 notes fill the window
         size = self.context // 2 + 2
         first = 0 if random.random() < BEGINNINGS else int(random.integers(max(1, count - size // 2)))
         notes = slice(first, first + size)
@@ -88,7 +88,7 @@ class Windows:
         return Example(np.array(tokens[: self.context + 1]))
 
     def _moved(self, window: Performance, random: np.random.Generator) -> Performance:
-        """The window, transposed and stretched at random."""
+        """Return the window, transposed and stretched at random."""
         low, high = int(window.pitch.min()), int(window.pitch.max())
         down = max(-self.transpose, min(0, LOWEST_KEY - low))
         up = min(self.transpose, max(0, HIGHEST_KEY - high))
@@ -96,7 +96,7 @@ class Windows:
         return moved.stretched(float(1 + random.uniform(-self.stretch, self.stretch)))
 
     def _accompaniment(self, window: Performance, melody: NDArray[np.bool_]) -> Example | None:
-        """An example of a melody and its accompaniment, cut to the context; None where no cut fits."""
+        """Return an example of a melody and its accompaniment, cut to the context; None if no cut fits."""
         count = len(window)
         while count:
             end = float(window.start[count]) if count < len(window) else window.duration + 1
@@ -109,7 +109,7 @@ class Windows:
         return None
 
     def _fill(self, window: Performance, random: np.random.Generator) -> Example | None:
-        """An example with a gap at a random place, cut to the context; None where no cut fits."""
+        """Return an example with a gap at a random place, cut to the context; None if no cut fits."""
         begins = random.uniform(0.1, 0.6)
         shares = (begins, begins + random.uniform(0.1, 0.3))
         window = self.format.performance(self.format.events(window))  # on the grid of steps
@@ -128,27 +128,27 @@ class Windows:
 
 
 def part(performance: Performance, notes: slice | NDArray[np.bool_]) -> Performance:
-    """The performance of the chosen notes, with the pedal; a slice is moved so that its first note starts at 0 s."""
+    """Return the chosen notes with the pedal; a slice is shifted in time so that its first note starts at 0 s."""
     pitch, velocity = performance.pitch[notes], performance.velocity[notes]
     start, end = performance.start[notes], performance.end[notes]
     if isinstance(notes, slice) and len(start):
         last = float(end.max())
-        pedal = tuple(change for change in performance.pedal if change.time <= last)  # what is held at the start, too
+        pedal = tuple(change for change in performance.pedal if change.time <= last)  # earlier ones, too
         return Performance(pitch, velocity, start, end, pedal).shifted(-float(start[0]))
     return Performance(pitch, velocity, start, end, performance.pedal)
 
 
 def cut(performance: Performance, end: float) -> Performance:
-    """The performance cut off at `end` seconds; all its notes must start before."""
+    """Return the performance cut off at `end` seconds; all its notes must start before then."""
     ends = np.minimum(performance.end, end)
     pedal = tuple(change for change in performance.pedal if change.time < end)
     return Performance(performance.pitch, performance.velocity, performance.start, ends, pedal)
 
 
 def divide(performance: Performance, first: float, second: float) -> tuple[Performance, Performance, Performance]:
-    """Three parts: notes that start before `first`, from there to `second`, and after, each cut off at its part's end.
+    """Divide a performance at two times, in seconds, into three parts, each cut off where the next one begins.
 
-    The last part counts its time from its first note, which is at `second`.
+    A note belongs to the part in which it starts. Times in the last part count from its first note, at `second`.
     """
     starts = performance.start
     before = cut(part(performance, starts < first), first)
@@ -167,7 +167,7 @@ def skyline(performance: Performance) -> NDArray[np.bool_]:
     for note in range(len(performance)):
         start = starts[note] + CHORD_SECONDS
         last = int(np.searchsorted(starts, start, side="right"))
-        near = slice(max(0, note - 64), last)  # of a piano's notes no more sound at once
+        near = slice(max(0, note - 64), last)  # at most 64 earlier notes can still sound
         higher = (pitches[near] > pitches[note]) & (ends[near] > start)
         found[note] = not higher.any()
     return found
@@ -176,7 +176,7 @@ def skyline(performance: Performance) -> NDArray[np.bool_]:
 def validation_windows(
     recordings: Sequence[Recording], format: Format, context: int, tokens: int
 ) -> tuple[list[Example], int]:
-    """Whole recordings cut into windows, of which about `tokens` tokens are kept, evenly spread (0: all).
+    """Cut whole recordings into windows and keep about `tokens` tokens of them, evenly spread (0: all).
 
     Returns:
         the windows kept, and the number of tokens in all windows.
@@ -188,7 +188,7 @@ def validation_windows(
 
 
 def windows_of(performance: Performance, format: Format, context: int) -> Iterator[NDArray[np.int64]]:
-    """A whole piece, with `<bos>` and `<eos>`, in windows that predict `context` tokens each."""
+    """Yield a whole piece, with `<bos>` and `<eos>`, in windows that predict `context` tokens each."""
     stream = np.array([*format.piece(performance), format.eos])
     for first in range(0, len(stream) - 1, context):
         yield stream[first : first + context + 1]

@@ -1,18 +1,19 @@
-"""Which event may come next, so that every sequence that is sampled is music that can be played.
+"""The grammar of performances: which event may come next, so that every sampled sequence can be played.
 
-The grammar allows what the encoder would write: at each moment the ends come first, then the pedal, then the strokes,
-each by rising pitch; a velocity only directly before a stroke, and only where it changes. Besides, no note ends that
-does not sound, none is struck that still does, silence is bounded, and all is over at the limit.
+The grammar allows the order that the encoder writes: at each step note ends come first, then the pedal, then strokes;
+ends and strokes are sorted by rising pitch; a velocity comes only directly before a stroke, and only if it changes.
+Besides, only a sounding note can end, a sounding key cannot be struck, silence is bounded, and every note ends by the
+limit.
 
-Density, keys sounding and lengths of notes keep within `Bounds`. Each note draws the length at which its end is due
-from the upper tail of training's; once due, it ends when the model next lets time pass, at that new moment. The draw is
-a hash of the row's tokens up to the note, so it follows from prompt and seed.
+Density, sounding keys and note lengths stay within `Bounds`. Each note draws the length at which its end is due from
+the upper tail of the lengths in training; once due, it ends at the next step that the model moves on to. The draw is a
+hash of the row's tokens up to the note, so it follows from prompt and seed.
 
-What a mask forbids would go to all other tokens alike, mostly strokes, of which accompaniments were full: before every
-melody note all longer waits are forbidden, and a model that expects the note a little too soon is not let strike it. So
-`steer` gives the probability of what is forbidden to what is owed now; that of longer waits to the longest; and that of
-the melody's own notes, out of their time, to waiting for its next event. For that alone a short time shift may follow
-another, or a velocity.
+A mask alone would spread the probability of forbidden tokens over all others, mostly strokes, and accompaniments had
+far too many of them: before every melody note all longer waits are forbidden, and a model that expects the note a
+little too soon may not strike it. So `steer` gives the probability of forbidden tokens to the event that is due now;
+that of time shifts that are too long to the longest one allowed; and that of melody notes at the wrong time to waiting
+for the melody's next event. Only for such a wait may a short time shift follow another, or a velocity.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ from suite.data.performance import Performance
 from suite.tasks.music.bounds import WINDOWS, Bounds, thinned
 from suite.tasks.music.format import HIGHEST_KEY, LOWEST_KEY, Format
 
-MOST_STROKES = 12  # strokes at one moment
+MOST_STROKES = 12  # strokes at one step
 LONGEST_SILENCE = 3 * STEP_RATE  # steps
-LONGEST_WAIT = 10 * STEP_RATE  # between two strokes
-SOON = STEP_RATE  # before the melody strikes a key, for which the key is kept free
-CODA = STEP_RATE  # the last note sounds at least so long, up to the limit
+LONGEST_WAIT = 10 * STEP_RATE  # steps between two strokes
+SOON = STEP_RATE  # steps before the melody strikes a key, during which the key is kept free
+CODA = STEP_RATE  # steps before the limit during which at least one note sounds
 OFF, PEDAL, ON = 0, 1, 2  # the order of events at one step
 
 
@@ -46,21 +47,21 @@ class State:
     """The state of a performance being written; never changed in place.
 
     Attributes:
-        step: now.
-        rank: kind of the latest event at this step.
-        pitch: of it.
-        strokes: at this step.
-        waited: whether the latest event is a time shift shorter than the longest, which no other shift follows.
+        step: the current step.
+        rank: kind of the latest event at this step: OFF, PEDAL or ON.
+        pitch: pitch of the latest event at this step, or -1.
+        strokes: number of strokes at this step.
+        waited: whether the latest event is a time shift below the maximum, which no other shift normally follows.
         velocity: bin of the latest velocity, 0 before the first.
         pending: whether that velocity still waits for its note.
         sounding: pitch -> step at which its end is due.
         recent: steps of the strokes in the longest of `WINDOWS`, rising.
         stroke: step of the latest stroke.
-        quiet: step since which nothing sounds, where nothing does.
-        pedal: whether it is down.
-        forced: how many events of the melody are done.
+        quiet: step of the latest note end; if no note sounds, silence began there.
+        pedal: whether the pedal is down.
+        forced: number of melody events already played.
         held: pitches that the melody holds.
-        bounds: those of the grammar, raised to what the prompt does.
+        bounds: the grammar's bounds, raised where the prompt exceeds them.
         chain: a hash of the tokens so far.
     """
 
@@ -82,11 +83,11 @@ class State:
     chain: int = 0
 
     def after(self, rank: int) -> int:
-        """The pitch above which an event of that kind may still come at this step."""
+        """Return the pitch above which an event of kind `rank` may still come at this step."""
         return self.pitch if self.rank == rank else -1
 
     def odds(self) -> float:
-        """Factor of the odds of a stroke now: 1 within the bounds, 0 beyond."""
+        """Return the factor for the odds of a stroke now: 1 within the bounds, falling to 0 beyond them."""
         bounds = self.bounds
         factors = [
             thinned(sum(step > self.step - window * STEP_RATE for step in self.recent), bound)
@@ -100,13 +101,13 @@ class MusicGrammar:
 
     Args:
         format: of the tokens.
-        limit: step, counted from the first event after the prompt's last special token, at which all is over.
-        may_end: whether `<eos>` may come before, where nothing sounds and something did. If not, the music lasts to the
-            limit exactly.
-        melody: notes that are struck and ended exactly when they are, whatever else is.
+        limit: step, counted from the first event after the prompt's last special token, at which the music ends.
+        may_end: whether `<eos>` may come before the limit, in a silence after at least one note. If not, the music
+            lasts exactly to the limit.
+        melody: notes that are struck and ended exactly at their own times, whatever else is played.
         start: step before which the melody's events are already in the prompt.
-        bounds: of density, keys sounding and lengths of notes; music in the prompt raises them to its own.
-        vocabulary: V, where the model has more ids than the format.
+        bounds: on density, sounding keys and note lengths; raised where music in the prompt exceeds them.
+        vocabulary: V, if the model has more ids than the format.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class MusicGrammar:
             self.events.sort()
 
     def start(self, prompt: Sequence[int], /) -> State:
-        """The state after a prompt: after its last special token its events are music."""
+        """Return the state after a prompt; only the events after its last special token count as music."""
         given = Bounds.of([self.format.performance(events) for events in self.format.parts(prompt)])
         state = State(bounds=self.bounds.raised(given))
         for token in self.format.music(prompt):
@@ -142,7 +143,7 @@ class MusicGrammar:
         return state
 
     def advance(self, state: State, token: int, /) -> State:
-        """The state after one more token."""
+        """Return the state after another token."""
         state = self._advance(state, token)
         if state.forced < len(self.events) and not state.pending:
             step, rank, pitch = self.events[state.forced]
@@ -186,11 +187,11 @@ class MusicGrammar:
         return state
 
     def allowed(self, state: State, /) -> Tensor:
-        """(V,) bool, True where a token may come next."""
+        """(V,) bool: True for tokens that may come next."""
         return torch.from_numpy(self._mask(state))
 
     def steer(self, state: State, logits: Tensor, /) -> Tensor:
-        """(V,) logits with the probability of forbidden tokens given to those owed; strokes near a bound lose some."""
+        """(V,) logits: probability of forbidden tokens goes to tokens that are due; strokes near a bound lose some."""
         mask = self._mask(state)
         if mask.sum() == 1:
             return logits
@@ -218,12 +219,12 @@ class MusicGrammar:
         return torch.from_numpy(steered).to(logits)
 
     def _soon(self, state: State) -> frozenset[int]:
-        """Pitches that the melody strikes soon."""
+        """Return the pitches that the melody strikes within `SOON` steps."""
         coming = itertools.takewhile(lambda event: event[0] <= state.step + SOON, self.events[state.forced :])
         return frozenset(pitch for _, rank, pitch in coming if rank == ON)
 
     def _now(self, state: State) -> tuple[int, int, int] | None:
-        """The melody's event that is due now, if there is one."""
+        """Return the melody's event (step, OFF or ON, pitch) that is due now; None if none is."""
         due = self.events[state.forced] if state.forced < len(self.events) else None
         return due if due is not None and due[0] <= state.step else None
 
@@ -231,7 +232,7 @@ class MusicGrammar:
         mask = np.zeros(self.size, dtype=bool)
         table, now = self.table, self._now(state)
         least, most = self._shifts(state) if now is None else (1, 0)
-        if most and (state.waited or state.pending):  # time passes on only up to the melody's next event
+        if most and (state.waited or state.pending):  # another shift only to reach the melody's next event
             least, most = (most, most) if state.forced < len(self.events) else (1, 0)
         strokes = self._strokes(state, now)
         if state.pending:
@@ -263,7 +264,7 @@ class MusicGrammar:
         return mask if mask.any() else self._any_stroke(state)
 
     def _strokes(self, state: State, now: tuple[int, int, int] | None) -> list[int]:
-        """Pitches that may be struck; where the melody strikes one now, none above it before that."""
+        """Return the pitches that may be struck; if the melody strikes a key now, none above it."""
         due = now[2] if now is not None and now[1] == ON else None
         first, last = max(LOWEST_KEY, state.after(ON) + 1), HIGHEST_KEY if due is None else min(HIGHEST_KEY, due - 1)
         found: list[int] = []
@@ -273,7 +274,7 @@ class MusicGrammar:
         return found if due is None else [*found, due]
 
     def _any_stroke(self, state: State) -> NDArray[np.bool_]:
-        """The mask of strokes whatever the bounds: where nothing else can be written."""
+        """(V,) bool: mask of strokes regardless of the bounds, for when no other token is allowed."""
         mask = np.zeros(self.size, dtype=bool)
         table = self.table
         if not state.pending:
@@ -285,7 +286,7 @@ class MusicGrammar:
         return mask
 
     def _ends(self, state: State, now: tuple[int, int, int] | None) -> list[int]:
-        """Pitches that may end; where the melody ends one now, none above it before that."""
+        """Return the pitches that may end; if the melody ends a note now, none above it."""
         if state.step >= self.limit:
             return sorted(state.sounding)[:1]
         if state.rank != OFF:
@@ -299,18 +300,18 @@ class MusicGrammar:
         return [] if self._in_coda(state) and len(state.sounding) == 1 else found
 
     def _in_coda(self, state: State) -> bool:
-        """Whether something must sound from here to the limit."""
+        """Whether at least one note must sound from here to the limit."""
         return state.step > self.limit - self.coda
 
     def _overdue(self, state: State) -> int | None:
-        """The lowest pitch whose end is due, if there is one."""
+        """Return the lowest pitch whose end is due; None if there is none."""
         if self._in_coda(state):
             return None
         old = [pitch for pitch, due in state.sounding.items() if state.step >= due]
         return min((pitch for pitch in old if pitch not in state.held), default=None)
 
     def _shifts(self, state: State) -> tuple[int, int]:
-        """The fewest and the most steps that the next time shift may last; it may not come where the most are 0."""
+        """Return the minimum and maximum of the next time shift, in steps; a maximum of 0 means that none may come."""
         size = self.table.shift.size
         until = self.events[state.forced][0] if state.forced < len(self.events) else self.limit
         bounds = [until, state.stroke + LONGEST_WAIT]
@@ -319,7 +320,7 @@ class MusicGrammar:
         most = max(0, min(min(bounds) - state.step, size))
         least = 1
         last = len(state.sounding) == 1 and state.step + most > self.limit - self.coda  # it sounds to the end
-        if last or not state.sounding.keys() - state.held:  # no note can end then: a stroke must be within the bounds
+        if last or not state.sounding.keys() - state.held:  # no note can end then: wait until a stroke may come
             for window, (_, upper) in zip(WINDOWS, state.bounds.strokes, strict=True):
                 if len(state.recent) >= upper:
                     least = max(least, state.recent[-math.ceil(upper)] + window * STEP_RATE - state.step)

@@ -30,21 +30,21 @@ class Feature:
     """A property of music that is counted in a histogram.
 
     Attributes:
-        values: of a performance.
-        edges: (K - 1,) where one bin ends and the next begins; what is below the first or above the last has a bin too.
+        values: function from a performance to the values to count.
+        edges: (K - 1,) borders between bins; values below the first or above the last edge have a bin each, too.
     """
 
     values: Callable[[Performance], NDArray[np.floating] | NDArray[np.integer]]
     edges: Floats
 
     def histogram(self, performances: Sequence[Performance]) -> Ints:
-        """(K,) counts of the values of all these performances in each bin."""
+        """(K,) counts, in each bin, of the values of all performances."""
         values = np.concatenate([self.values(one) for one in performances])
         return np.bincount(np.searchsorted(self.edges, values, side="right"), minlength=len(self.edges) + 1)
 
 
 def density(performance: Performance) -> Ints:
-    """Notes struck in each second from the first one on, the last second only where it is whole."""
+    """Return the number of notes struck in each second from the first note on; an incomplete last second is dropped."""
     if not len(performance):
         return np.zeros(0, dtype=np.int64)
     first = performance.start[0]
@@ -54,20 +54,20 @@ def density(performance: Performance) -> Ints:
 
 
 def polyphony(performance: Performance) -> Ints:
-    """Notes that sound at each tenth of a second from the first one on."""
+    """Return the number of notes that sound at each tenth of a second from the first note on."""
     start = performance.start.min(initial=performance.duration)
-    # between two steps of the grid, where no note starts or ends
+    # midway between two grid steps, where no note starts or ends
     times = np.arange(start + 0.5 / STEP_RATE, performance.duration, 0.1)
     ends = np.sort(performance.end)
     return np.searchsorted(performance.start, times) - np.searchsorted(ends, times)
 
 
 def one_each(count: int) -> Floats:
-    """The edges of one bin for each of 0, 1, ... count - 1."""
+    """(count - 1,) bin edges that give each of 0, 1, ... count - 1 a bin of its own."""
     return np.arange(0.5, count - 1)
 
 
-# at once, then half octaves from 6 ms to 12 s; no edge is a multiple of 10 ms, where quantised times are
+# below 6 ms (struck together), then half octaves to 12 s; no edge is a multiple of 10 ms, as quantised times are
 MILLISECONDS: Floats = 6 * 2 ** (np.arange(23) / 2)
 
 FEATURES: Mapping[str, Feature] = {
@@ -82,7 +82,7 @@ FEATURES: Mapping[str, Feature] = {
 
 
 def overlap(first: Ints, second: Ints) -> float:
-    """Area shared by two histograms, each scaled to an area of 1; 0 where one is empty.
+    """Return the area shared by two histograms, each scaled to an area of 1; 0 if either is empty.
 
     Args:
         first, second: (K,) counts.
@@ -91,9 +91,9 @@ def overlap(first: Ints, second: Ints) -> float:
 
 
 def divergence(first: Ints, second: Ints) -> float:
-    """Kullback-Leibler divergence of the second histogram from the first, in nats.
+    """Return the Kullback-Leibler divergence of the second histogram from the first, in nats.
 
-    Half a count is added to every bin of both, so that a bin empty in the second does not make it infinite.
+    Half a count is added to every bin of both, so that a bin that is empty in the second does not make it infinite.
 
     Args:
         first, second: (K,) counts.
@@ -103,10 +103,10 @@ def divergence(first: Ints, second: Ints) -> float:
 
 
 def likeness(reference: Sequence[Performance], others: Sequence[Performance]) -> dict[str, dict[str, float]]:
-    """Similarity of the `others` to the reference, for each of `FEATURES`.
+    """Measure the similarity of the `others` to the reference.
 
     Returns:
-        the `overlap` of the histograms, and the `divergence` (reference || others, nats).
+        for each of `FEATURES`: the `overlap` of the histograms, and the `divergence` (reference || others, nats).
     """
     found = {}
     for name, feature in FEATURES.items():
@@ -125,13 +125,13 @@ def first_half(recordings: Sequence[Recording]) -> NDArray[np.bool_]:
 
 
 def evenly(count: int, total: int) -> list[int]:
-    """`count` places among `total`, evenly spread; all of them where there are no more."""
+    """Return `count` indices in range(total), evenly spread; all of them if `count` is not below `total`."""
     count = min(count, total)
     return [(2 * place + 1) * total // (2 * count) for place in range(count)]
 
 
 def excerpts(recordings: Sequence[Recording], count: int, seconds: float) -> list[Performance]:
-    """`count` excerpts, evenly spread over the time of all recordings; each must last `seconds` or more."""
+    """Return `count` excerpts, evenly spread over all recordings, each of which must last `seconds` or more."""
     ends = np.cumsum([one.performance.duration for one in recordings])
     found = []
     for place in range(count):
@@ -145,7 +145,7 @@ def excerpts(recordings: Sequence[Recording], count: int, seconds: float) -> lis
 
 # ---- copying
 
-WIDTH = 8  # intervals that make one number: a byte each
+WIDTH = 8  # intervals packed into a 64-bit key, a byte each
 BORDER = 0  # the byte between two recordings; an interval is its semitones + 128
 
 
@@ -154,12 +154,12 @@ class Copy:
     """A run of notes that is also in a training recording, at the same or another pitch, in any rhythm.
 
     Attributes:
-        notes: in the run.
+        notes: number of notes in the run.
         seconds: from its first stroke to its last, in the sample.
-        start: seconds at which it begins.
+        start: seconds at which it begins in the sample.
         name: of the recording.
-        there: seconds at which it begins there.
-        transposed: semitones by which it is higher than there.
+        there: seconds at which it begins in the recording.
+        transposed: semitones by which it is higher in the sample than in the recording.
     """
 
     notes: int
@@ -171,11 +171,11 @@ class Copy:
 
 
 def in_order(performance: Performance) -> Ints:
-    """(N,) order of the notes by time, and by pitch within a chord (each stroke within 30 ms of the one before).
+    """(N,) indices of the notes sorted by time, and by pitch within a chord (strokes at most 30 ms apart).
 
-    Which note of a chord comes a few milliseconds before the other changes when times are quantised, and would break
-    a run: told apart by their steps alone, excerpts of ASAP are found again in it for a third of their length only, and
-    so for two thirds.
+    Quantising times can change which note of a chord comes a few milliseconds before another, and would break a run:
+    sorted by steps alone, excerpts of ASAP match ASAP for only a third of their length; sorted this way, for two
+    thirds.
     """
     chord = np.cumsum(np.diff(steps(performance.start), prepend=0) > round(CHORD_SECONDS * STEP_RATE))
     order: Ints = np.lexsort((performance.pitch, chord))
@@ -183,9 +183,9 @@ def in_order(performance: Performance) -> Ints:
 
 
 def longest_copies(samples: Sequence[Performance], training: Sequence[Recording]) -> list[Copy | None]:
-    """For each sample, the longest run of notes whose intervals also occur in a row in a training recording.
+    """Find, for each sample, the longest run of notes whose intervals also occur in a row in a training recording.
 
-    Pieces by different hands share runs, too, such as scales and repeated notes, so the figure means something only
+    Pieces by different composers share runs, too, such as scales and repeated notes, so the length means something only
     beside that of music known not to be copied.
 
     Args:
@@ -193,7 +193,7 @@ def longest_copies(samples: Sequence[Performance], training: Sequence[Recording]
         training: to search in.
 
     Returns:
-        None for samples that share no two notes' interval with any recording.
+        a copy for each sample, or None if it has no interval in common with any recording.
     """
     orders = [in_order(recording.performance) for recording in training]
     pitches = [one.performance.pitch[order] for one, order in zip(training, orders, strict=True)]
@@ -226,7 +226,7 @@ def longest_copies(samples: Sequence[Performance], training: Sequence[Recording]
 
 
 def _keys(intervals: Ints) -> NDArray[np.uint64]:
-    """(N,) each interval and the seven after it as one number, the first in the highest byte."""
+    """(N,) keys: each interval and the next seven packed into 64 bits, the first in the highest byte."""
     padded = np.append(intervals, np.full(WIDTH - 1, BORDER)).astype(np.uint64)
     keys = np.zeros(len(intervals), dtype=np.uint64)
     for place in range(WIDTH):
@@ -235,15 +235,18 @@ def _keys(intervals: Ints) -> NDArray[np.uint64]:
 
 
 def _longest_run(intervals: Ints, keys: NDArray[np.uint64], places: NDArray[np.intp]) -> tuple[int, int, int] | None:
-    """Length of the longest run of intervals that also occurs in training, and its start here and there.
+    """Return the length of the longest run of intervals that also occurs in training, and its start here and there.
 
     Args:
         intervals: of a sample.
-        keys, places: the windows of training, sorted, and where each stands.
+        keys, places: sorted keys of the training intervals, and the index of each before sorting.
+
+    Returns:
+        length in intervals, index in the sample, index in training; None if no interval occurs in training.
     """
     wanted = _keys(intervals)
     for width in range(min(WIDTH, len(intervals)), 0, -1):
-        # the windows that begin with the same `width` intervals stand together
+        # keys that begin with the same `width` intervals are neighbours
         cut = np.uint64(8 * (WIDTH - width))
         heads = (wanted[: len(intervals) - width + 1] >> cut) << cut
         lasts = np.searchsorted(keys, heads + ((np.uint64(1) << cut) - np.uint64(1)), side="right")
@@ -252,7 +255,7 @@ def _longest_run(intervals: Ints, keys: NDArray[np.uint64], places: NDArray[np.i
         before, lengths = np.zeros(0, dtype=np.intp), np.zeros(0, dtype=np.int64)
         for here, (first, last) in enumerate(zip(firsts.tolist(), lasts.tolist(), strict=True)):
             now = np.sort(places[first:last])
-            # a window that follows one found before makes a run longer by one
+            # a match directly after one of the previous interval's extends its run by 1
             at = np.searchsorted(before, now - 1)
             follows = at < len(before)
             follows[follows] = before[at[follows]] == now[follows] - 1
@@ -266,18 +269,18 @@ def _longest_run(intervals: Ints, keys: NDArray[np.uint64], places: NDArray[np.i
     return None
 
 
-# ---- how sure
+# ---- confidence intervals
 
 
 def interval_of_mean(totals: Floats, counts: Ints, pieces: Sequence[str]) -> list[float] | None:
-    """Bounds of the 95% interval of a mean, by drawing as many pieces again; None where there is only one.
+    """Return the bounds of the 95% interval of a mean, by bootstrap over pieces; None for a single piece.
 
-    Recordings of one piece are drawn together: they are too alike to count as several.
+    Recordings of the same piece are drawn together, because they are too similar to count as independent.
 
     Args:
-        totals: (R,) sums of what is averaged.
-        counts: (R,) how many each sums over.
-        pieces: (R,) name of the piece that each is a recording of.
+        totals: (R,) sums of the averaged quantity.
+        counts: (R,) number of terms in each sum.
+        pieces: (R,) name of each recording's piece.
     """
     names, place = np.unique(pieces, return_inverse=True)
     if len(names) < 2:

@@ -22,15 +22,15 @@ RULES = ("temperature", "top_k", "top_p")
 
 @dataclass(frozen=True, kw_only=True)
 class PlayOptions:
-    """Length and manner of the music that a pianist is asked for.
+    """Length and style of the music to generate.
 
     Attributes:
         seconds: length of the new music (None: 30, as long as the melody, or at most 300 where it may end).
-        density: odds of a note against time passing, relative to the model's: above 1 gives more notes, and allows as
-            many times more of them at once.
-        transpose: semitones by which the given music is moved first, or where none is given, the result.
-        tempo: how many times faster the given music is played first, or where none is given, the result.
-        may_end: whether a take is over where the model ends it, in a silence, before `seconds`.
+        density: factor for the odds of a note against time passing; above 1 gives more notes, and also scales the
+            bounds on notes at once.
+        transpose: semitones by which the given music is moved first; if none is given, the result is moved.
+        tempo: factor by which the given music is sped up first; if none is given, the result is sped up.
+        may_end: whether the model may end a take, in a silence, before `seconds`.
         only_new: whether to leave out primer, melody and ending; time then counts from the primer's end.
 
     Raises:
@@ -66,10 +66,10 @@ class PlayOptions:
             raise ConfigError(f"transpose is {self.transpose}, but must be from -127 to 127")
 
     def check(self, *, primer: bool, melody: bool, ending: bool) -> None:
-        """Refuse given music that does not go together, or does not go with `may_end`.
+        """Refuse given music that cannot be combined with other given music or with `may_end`.
 
         Raises:
-            ConfigError: the message says which.
+            ConfigError: the options cannot be combined.
         """
         if melody and (primer or ending):
             raise ConfigError("a melody is accompanied from its beginning to its end; it takes no primer and no ending")
@@ -77,7 +77,7 @@ class PlayOptions:
             raise ConfigError("with a melody or an ending the length is fixed, so the model cannot end the piece")
 
     def length(self, melody: Performance | None) -> float:
-        """Seconds of new music."""
+        """Return the length of the new music in seconds."""
         if self.seconds is not None:
             return self.seconds
         if melody is not None:
@@ -104,7 +104,7 @@ class SourceOptions:
     gap: str | None = setting(None, "Replace the primer's notes between these times, in seconds.", metavar="FROM:TO")
 
     def check(self, play: PlayOptions) -> None:
-        """Refuse options that do not go with a gap."""
+        """Refuse options that cannot be combined with a gap."""
         others = self.melody or self.ending or play.may_end or play.seconds is not None
         if self.gap is not None and (self.primer is None or others):
             raise click.UsageError(
@@ -113,7 +113,7 @@ class SourceOptions:
 
     @property
     def times(self) -> tuple[float, float] | None:
-        """Where the gap begins and ends, in seconds; None without one."""
+        """Start and end of the gap in seconds; None without a gap."""
         if self.gap is None:
             return None
         first, _, last = self.gap.partition(":")
@@ -130,10 +130,10 @@ class OutputOptions:
     """Files that `suite run music` writes.
 
     Attributes:
-        out: MIDI; None for a name made of the seed.
-        wav: sound.
-        soundfont: for the sound.
-        plot: the piano roll.
+        out: MIDI file; None for a name that contains the seed.
+        wav: audio file.
+        soundfont: soundfont for the audio.
+        plot: picture of the piano roll.
     """
 
     out: str | None = setting(
@@ -155,7 +155,7 @@ class OutputOptions:
     plot: str | None = setting(None, "Also draw the piano roll (.png or .svg).", metavar="FILE", type=click.Path())
 
     def check(self) -> None:
-        """Refuse names whose endings say something else, and a soundfont for nothing."""
+        """Refuse names with the wrong file extension, and a soundfont without an audio file to write."""
         for option, path, endings in (("--wav", self.wav, (".wav",)), ("--plot", self.plot, (".png", ".svg"))):
             if path is not None and Path(path).suffix.lower() not in endings:
                 raise click.UsageError(f"{option} {path} must end in {' or '.join(endings)}")
@@ -165,7 +165,7 @@ class OutputOptions:
             raise click.UsageError("--soundfont needs --wav, the recording to write")
 
     def paths(self, seed: int, suffix: str) -> list[Path]:
-        """The files of one take, `suffix` put before their endings."""
+        """Return the paths of a take's files, with `suffix` before their extensions."""
         wanted = (self.out or f"music-{seed}.mid", self.wav, self.plot)
         return [Path(path).with_stem(Path(path).stem + suffix) for path in wanted if path is not None]
 
@@ -175,9 +175,9 @@ class TakeOptions:
     """How `suite run music` draws its takes.
 
     Attributes:
-        takes: how many.
-        seed: of the first; None to draw one.
-        temperature, top_k, top_p: see `suite.Sampling`; None for the pipeline's own.
+        takes: number of takes.
+        seed: of the first take; None for a random seed.
+        temperature, top_k, top_p: see `suite.Sampling`; None for the pipeline's defaults.
     """
 
     takes: int = setting(
@@ -198,7 +198,7 @@ class TakeOptions:
 
     @property
     def rules(self) -> dict[str, Any]:
-        """The sampling settings that were given."""
+        """The sampling settings that were given, by name."""
         given = {name: getattr(self, name) for name in RULES}
         return {name: value for name, value in given.items() if value is not None}
 
@@ -208,22 +208,23 @@ class MusicEvalOptions(EvalOptions):
     """Options of `suite eval music`.
 
     Attributes:
-        train: recordings that the n-grams are counted on, and in which copies are sought, but for their own held-out
-            pieces (none: the pieces of the data that are not held out; if none are, n-grams of each half of the
-            recordings by the counts of the other, and no search).
-        limit: score so many recordings, evenly spread; 0 for all. Samples are compared with all.
-        piece: whether each file is a piece of its own, or all files of a folder are.
-        held_out: share of the pieces held out, as in training: they alone are evaluated, and never counted on.
+        train: recordings to count n-grams on and to search for copies, without their own held-out pieces. Empty: the
+            pieces of the data that are not held out; if nothing is held out, each half of the recordings is scored with
+            n-grams counted on the other half, and no copies are searched for.
+        limit: number of recordings to score, evenly spread; 0 for all. Samples are compared with all recordings.
+        piece: whether each file counts as a piece, or each folder of files.
+        held_out: share of the pieces held out, as in training: only they are evaluated, and n-grams are never
+            counted on them.
         part: "held-out" evaluates the pieces that a collection holds out itself (MAESTRO's validation part), or else by
             `held_out`; "all" with a `held_out` of 0 evaluates everything.
         stride: tokens from one window's start to the next (None: half of `length`); a token sees at least
             `length - stride` tokens before it, where its recording has them.
         length: tokens in a window (None: the model's context).
-        samples: number to draw and to compare; 0 for none.
-        takes: number of each kind (alone, after a primer, under a melody, in a gap) in which notes are counted, beside
-            the recordings; 0 for none.
+        samples: number of samples to draw and compare; 0 for none.
+        takes: number of takes of each kind (alone, after a primer, under a melody, in a gap) whose notes are counted
+            and compared with the recordings; 0 for none.
         seconds: length of each sample or take.
-        seed: of the samples.
+        seed: of the samples and takes.
 
     Raises:
         ConfigError: a number is out of its range.

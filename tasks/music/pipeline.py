@@ -23,24 +23,24 @@ from suite.tasks.music.options import PlayOptions
 from suite.tasks.music.take import Take
 
 DEFAULT = Sampling(temperature=1.0, top_p=0.98)
-# of the context: a melody leaves room for four times as many events around it, and a gap's sides for what fills it
+# shares of the context: a melody leaves room for four times as many events around it, a gap's sides for its filling
 MELODY_SHARE, SIDE_SHARE = 1 / 6, 1 / 4
 
-MOST_EVENTS = 40  # at one step: the grammar's strokes, with a velocity and an end for each, and a shift
-SEEDS = 1_000_003  # so that no two takes of small seeds share one
+MOST_EVENTS = 40  # events at one step: the grammar's 12 strokes, each with a velocity and an end, and time shifts
+SEEDS = 1_000_003  # factor between the seeds of calls: takes of different small seeds have different seeds
 
 Progress = Callable[[float], object]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """How one call draws its takes.
+    """Settings with which one call draws its takes.
 
     Attributes:
         count: number of takes.
-        seed: of the first.
-        sampling: the settings.
-        bounds: of density, keys sounding and lengths of notes.
+        seed: of the first take.
+        sampling: sampling settings.
+        bounds: on density, sounding keys and note lengths.
         progress: called with each few seconds of music just made.
     """
 
@@ -52,14 +52,14 @@ class Draw:
 
 
 class Player:
-    """The pipeline `music`: it takes no text, but keyword arguments, and gives one `Take`; `takes` gives a list.
+    """The pipeline `music`: a call takes keyword arguments only and returns a `Take`; `takes` returns a list.
 
     Args:
         model: a music model.
         settings: fields of `suite.Sampling`; those not given are temperature 1 and top_p 0.98.
 
     Raises:
-        CheckpointError: the model is no music model.
+        CheckpointError: the model is not a music model.
         ConfigError: a setting is unknown or out of its range.
 
     Example:
@@ -84,7 +84,7 @@ class Player:
         seed: int = 0,
         **options: Any,
     ) -> Take:
-        """One take; the arguments are those of `takes`."""
+        """Generate one take; the arguments are those of `takes`."""
         return self.takes(1, primer=primer, melody=melody, ending=ending, seed=seed, **options)[0]
 
     def takes(
@@ -98,13 +98,13 @@ class Player:
         progress: Progress | None = None,
         **options: Any,
     ) -> list[Take]:
-        """Several takes, made side by side.
+        """Generate several takes in one batch.
 
         Args:
             count: number of takes.
             primer: to continue; the result begins with it, as it was played.
             melody: to accompany; the result has each of its notes, as they were played.
-            ending: to lead into, `seconds` after the primer's end: the result has both, and what fills the gap.
+            ending: to lead into, `seconds` after the primer's end; the result has both, with new music between them.
             seed: the same seed, model and arguments give the same takes.
             progress: called with each few seconds of music just made.
             options: fields of `PlayOptions` (`seconds`, `density`, `transpose`, `tempo`, `may_end`, `only_new`), and of
@@ -112,7 +112,7 @@ class Player:
 
         Returns:
             takes, each `seconds` longer than the primer (and ending) to the hundredth of a second, or as long as its
-            melody; shorter where it may end.
+            melody; possibly shorter with `may_end`.
 
         Raises:
             ConfigError: an argument is unknown, out of its range, or does not go with another.
@@ -150,12 +150,12 @@ class Player:
         progress: Progress | None = None,
         **settings: Any,
     ) -> list[Take]:
-        """A performance with other notes in place of those that start in [start, end) seconds.
+        """Return takes of a performance with new notes in place of those that start in [start, end) seconds.
 
-        The other arguments are those of `takes`; with `only_new`, time counts from the end of what is before the gap.
+        The other arguments are those of `takes`; with `only_new`, time counts from the end of the music before the gap.
 
         Raises:
-            ConfigError: the times are no part of the performance, or nothing follows them.
+            ConfigError: the times are not a valid interval, or nothing follows the gap.
         """
         play = PlayOptions(density=density, only_new=only_new)
         draw = self._draw(count, seed, play.density, settings, progress)
@@ -174,10 +174,10 @@ class Player:
             found = [before.joined(middle, after) for middle in middles]
         return [Take.from_performance(one) for one in found]
 
-    # ---- one way to play each
+    # ---- ways to play
 
     def _free(self, seconds: float, draw: Draw, play: PlayOptions) -> list[Performance]:
-        """Music without a beginning given; key and tempo change afterwards."""
+        """Generate music from nothing; it is transposed and sped up afterwards."""
         found = self._go_on(nothing(), seconds * play.tempo, draw, play.may_end)
         faster = [play.tempo if play.may_end else new.duration / seconds for new in found]  # keeps the exact length
         return [
@@ -186,7 +186,7 @@ class Player:
         ]
 
     def _accompanied(self, melody: Performance, seconds: float, draw: Draw, only_new: bool) -> list[Performance]:
-        """A melody and what goes with it."""
+        """Generate accompaniments of a melody; unless `only_new`, each take includes the melody."""
         melody = melody.without_unisons().between(0.0, seconds)
         found = self._accompany(melody, seconds, draw)
         return found if only_new else [melody.joined(new) for new in found]
@@ -194,13 +194,13 @@ class Player:
     def _led(
         self, primer: Performance, ending: Performance, seconds: float, draw: Draw, only_new: bool
     ) -> list[Performance]:
-        """A primer, `seconds` of new music, and the ending that it leads into."""
+        """Generate `seconds` of new music between a primer and an ending, with both unless `only_new`."""
         found = self._fill(primer, ending, seconds, draw)
         last = ending.shifted(primer.duration + seconds - float(ending.start[0]))
         return [new.shifted(-primer.duration) if only_new else primer.joined(new, last) for new in found]
 
     def _go_on(self, primer: Performance, seconds: float, draw: Draw, may_end: bool) -> list[Performance]:
-        """New music after a primer; its time counts from the primer's end."""
+        """Generate new music after a primer; its time counts from the primer's end."""
         started = part(primer, slice(0, None))  # without the silence before it
         prompt = self.format.piece(started)[-self.model.config.context :]
         elapsed = self.format.elapsed(prompt)
@@ -209,7 +209,7 @@ class Player:
         return [take.shifted(-elapsed / STEP_RATE) for take in found]
 
     def _fill(self, before: Performance, after: Performance, seconds: float, draw: Draw) -> list[Performance]:
-        """Music for a gap of `seconds`; times are those of `before`."""
+        """Generate music for a gap of `seconds`; its times count from the start of `before`."""
         room = int(self.model.config.context * SIDE_SHARE)
         near = self._last(before, room)
         gap = round(seconds * STEP_RATE)
@@ -220,7 +220,7 @@ class Player:
         return [middle.shifted(before.duration - elapsed / STEP_RATE) for middle in found]
 
     def _accompany(self, melody: Performance, seconds: float, draw: Draw) -> list[Performance]:
-        """Accompaniments without their melody; each passage hears the later half of the one before."""
+        """Generate accompaniments without their melody, in passages; each one sees the later half of the one before."""
         takes = [nothing()] * draw.count
         room = int(self.model.config.context * MELODY_SHARE)
         first, done = 0, 0.0
@@ -241,7 +241,7 @@ class Player:
         return [without(take, melody) for take in takes]
 
     def _first(self, performance: Performance, room: int) -> Performance:
-        """The first notes, as many as fit `room` tokens, cut off where the next one starts."""
+        """Return as many of the first notes as fit in `room` tokens, cut off where the next note starts."""
         count = len(performance)
         while count > 1:
             end = float(performance.start[count]) if count < len(performance) else performance.duration
@@ -253,7 +253,7 @@ class Player:
         return part(performance, slice(0, 1))
 
     def _last(self, performance: Performance, room: int) -> Performance:
-        """The last notes, as many as fit `room` tokens."""
+        """Return as many of the last notes as fit in `room` tokens."""
         first = 0
         while len(self.format.events(found := part(performance, slice(first, None)))) > room:
             first = len(performance) - (len(performance) - first) * 3 // 4
@@ -262,7 +262,7 @@ class Player:
     # ---- sampling
 
     def _draw(self, count: int, seed: int, density: float, settings: dict[str, Any], progress: Progress | None) -> Draw:
-        """How one call draws its takes."""
+        """Return the settings with which one call draws its takes."""
         if count < 1:
             raise ConfigError(f"takes is {count}, but must be at least 1")
         sampling = with_settings(self.sampling, settings)
@@ -287,7 +287,7 @@ class Player:
         )
 
     def _generate(self, prompts: Sequence[list[int]], grammar: MusicGrammar, draw: Draw) -> list[Performance]:
-        """New music after each prompt, up to the grammar's limit; times count from the start of the prompt's music."""
+        """Generate music after each prompt, up to the grammar's limit; times count from the start of the prompt."""
         tokens: list[list[int]] = [[] for _ in prompts]
         left = grammar.limit - min(map(self.format.elapsed, prompts)) + 1
         waited = 0.0
@@ -315,10 +315,10 @@ class Player:
 
 
 def divided_options(options: Mapping[str, Any]) -> tuple[PlayOptions, dict[str, Any]]:
-    """Options of a call: those of `PlayOptions`, and settings of the sampling.
+    """Divide the options of a call into `PlayOptions` and sampling settings.
 
     Raises:
-        ConfigError: one is neither, or out of its range.
+        ConfigError: an option is unknown, or a field of `PlayOptions` is out of its range.
     """
     ours, sampling = ([field.name for field in fields(kind)] for kind in (PlayOptions, Sampling))
     for name in options:
@@ -329,15 +329,15 @@ def divided_options(options: Mapping[str, Any]) -> tuple[PlayOptions, dict[str, 
 
 
 def nothing() -> Performance:
-    """A performance without notes."""
+    """Return a performance without notes."""
     return Performance.of([])
 
 
 def moved(given: Performance, name: str, transpose: int, tempo: float) -> Performance:
-    """Given music in another key and tempo.
+    """Return the given music, transposed by `transpose` semitones and `tempo` times as fast.
 
     Raises:
-        DataError: it is no performance, or no notes are left.
+        DataError: it is not a performance, or no notes are left.
     """
     result = performance_of(given, name).transposed(transpose).stretched(1 / tempo)
     if not len(result):
@@ -346,10 +346,10 @@ def moved(given: Performance, name: str, transpose: int, tempo: float) -> Perfor
 
 
 def performance_of(given: Any, name: str) -> Performance:
-    """The given music itself.
+    """Return the given music unchanged, after checking its type.
 
     Raises:
-        DataError: it is something else, such as a file's name.
+        DataError: it is not a `Performance` but, for example, a file name.
     """
     if not isinstance(given, Performance):
         raise DataError(f"the {name} must be a Performance, such as Performance.load(FILE), not {type(given).__name__}")
@@ -357,7 +357,7 @@ def performance_of(given: Any, name: str) -> Performance:
 
 
 def without(performance: Performance, others: Performance) -> Performance:
-    """The notes that are not struck at the same step and pitch as one of the others."""
+    """Return the notes of `performance` that are not struck at the same step and pitch as a note of `others`."""
     struck = set(zip(others.pitch.tolist(), steps(others.start).tolist(), strict=True))
     each = zip(performance.pitch.tolist(), steps(performance.start).tolist(), strict=True)
     return part(performance, np.array([note not in struck for note in each], dtype=bool))

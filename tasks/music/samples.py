@@ -1,4 +1,4 @@
-"""Similarity of a model's samples to music, and the passages copied in them."""
+"""Similarity of a model's samples to music, and passages that they copy from training."""
 
 from __future__ import annotations
 
@@ -30,24 +30,24 @@ def compare(
     seconds: float,
     seed: int,
 ) -> dict[str, Any]:
-    """Similarity of a model's samples to as many excerpts of music of the same length.
+    """Measure the similarity of a model's samples to equally many excerpts of music of the same length.
 
-    Beside it stands that of excerpts of other pieces, which no model can be expected to pass, and that of events drawn
-    from the unigrams, which shows how little some of the figures ask for. Excerpts are written as events first, as
-    samples are.
+    For comparison, the same is measured for excerpts of other pieces, which no model can be expected to surpass, and
+    for events drawn from the unigrams, which shows how easily some of the figures are reached. Excerpts are first
+    encoded as events, as samples are.
 
     Args:
         model: to draw from.
-        music: to compare with, where it is long enough; half of its pieces are the reference, and the others the
-            yardstick.
-        known: recordings to seek copies in; none where they are unknown.
-        lessons: tokens that unigrams are counted on.
+        music: recordings to compare with, if long enough; half of their pieces are the reference, the other half
+            the "other pieces".
+        known: recordings to search for copies; empty if they are unknown.
+        lessons: token sequences that unigrams are counted on.
         count, seconds, seed: of the samples.
 
     Returns:
         `count`, `seconds`, `smoothing` (added to each bin for the divergence); `likeness` to the reference, for each of
-        `metrics.FEATURES` and each of "model", "other pieces" (where the music has more than one) and "unigram" the
-        `overlap` and `divergence`; and `copies`, None where `known` is empty: for "model" and "reference" as
+        `metrics.FEATURES` and each of "model", "other pieces" (if there is more than one piece) and "unigram" the
+        `overlap` and `divergence`; and `copies`, None if `known` is empty: for "model" and "reference" as
         `_copied` gives them.
 
     Raises:
@@ -76,7 +76,7 @@ def compare(
 def _excerpts(
     music: Sequence[Recording], format: Format, count: int, seconds: float
 ) -> tuple[list[Performance], list[Performance]]:
-    """Excerpts of one half of the pieces, and of the other; of a single piece, none of the other."""
+    """Return excerpts of each half of the pieces; the second list is empty for a single piece."""
     long = [one for one in music if one.performance.duration >= seconds]
     if not long:
         raise DataError(f"no recording lasts {seconds:g} seconds; compare shorter samples")
@@ -89,14 +89,14 @@ def _excerpts(
 
 
 def _as_events(performance: Performance, format: Format) -> Performance:
-    """The performance as its event tokens would play it."""
+    """Return the performance after encoding as event tokens and decoding."""
     return format.performance(format.events(performance))
 
 
 def _unigram_samples(
     lessons: Sequence[NDArray[np.int64]], format: Format, count: int, seconds: float, seed: int
 ) -> list[Performance]:
-    """Performances of events drawn independently from the unigrams; a note without an end lasts to the last event."""
+    """Return performances of events drawn from unigrams; a note without an end lasts to the last event."""
     table = format.table
     chances = np.exp(-NGrams(lessons, 1, format.vocab_size).losses(np.arange(table.size)))
     chances /= chances.sum()
@@ -109,7 +109,7 @@ def _unigram_samples(
 
 
 def _copied(samples: Sequence[Performance], known: Sequence[Recording]) -> dict[str, Any]:
-    """The longest copies: `median_notes` of all samples, the `longest`, and `each`, None where there is none."""
+    """Return the longest copies: `median_notes` over samples, the `longest`, and `each` sample's or None."""
     copies = metrics.longest_copies(samples, known)
     found = [copy for copy in copies if copy is not None]
     return {

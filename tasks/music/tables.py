@@ -1,4 +1,4 @@
-"""The report of an evaluation: its plain values as tables."""
+"""Tables for the report of an evaluation."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ UNITS = ("token", "note", "second")
 
 
 def as_report(data: Mapping[str, Any]) -> Report:
-    """The report of what `evaluate` measured."""
+    """Return a report of the values that `evaluate` measured."""
     return Report(
         data=data,
         tables=list(_tables(data)),

@@ -1,4 +1,4 @@
-"""What the pianist returns: a performance that is also a result."""
+"""The result of the music pipeline: a performance that is also a `Result`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from suite.wording import count
 class Take(Performance, Result):
     """A performance that a model played, with all that a `Performance` has: `notes`, `duration`, `save`, `plot`.
 
-    It prints as one line, and `to_dict` gives plain values. What changes it, such as `transposed`, gives a
+    It prints as one line, and `to_dict` returns plain values. Methods that change it, such as `transposed`, return a
     `Performance`.
 
     Example:
@@ -26,7 +26,7 @@ class Take(Performance, Result):
 
     @classmethod
     def from_performance(cls, played: Performance) -> Take:
-        """The same notes and pedal."""
+        """Return a take with the same notes and pedal."""
         return cls(played.pitch, played.velocity, played.start, played.end, played.pedal)
 
     def __repr__(self) -> str:
@@ -36,9 +36,10 @@ class Take(Performance, Result):
         return f"{count(len(self), 'note')}, {self.duration:.2f} seconds"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values: `seconds` from 0 to the last end, `notes` with pitch, velocity, start and end in seconds.
+        """Return plain JSON values: `seconds` from 0 to the last end, and `notes` with pitch, velocity, start and end.
 
-        With them is `pedal`, its changes with `time` and `down`; none where the model folds the pedal into the notes.
+        Times are in seconds. `pedal` lists the changes of the sustain pedal, with `time` and `down`; it is empty if the
+        model folds the pedal into the notes.
         """
         return {
             "seconds": self.duration,

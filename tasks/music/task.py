@@ -1,6 +1,6 @@
-"""Music: `<bos> events <eos>`, loss on every event, and the result is a performance.
+"""The music task: sequences are `<bos> events <eos>`, with loss on every event; the result is a performance.
 
-Torch is imported inside functions, so that the command line can list this task without paying for it.
+Torch is imported inside functions, so that the command line can list this task without loading it.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class MusicData:
     """The table `data` of a music recipe.
 
     Args:
-        train, valid: MIDI files, folders, zip files, or hub data sets. Without `valid`, whole pieces are held out: as
-            a table of MAESTRO's says, or else by a hash of their names.
-        piece: whether each file is a piece of its own, or all files in a folder are one.
-        held_out: share of the pieces held out, at least one; of a single piece, its end.
-        valid_tokens: tokens of the validation pieces that training looks at, evenly spread; 0 for all.
+        train, valid: MIDI files, folders, zip files, or hub data sets. Without `valid`, whole pieces are held out: by
+            MAESTRO's own table, or else by a hash of their names.
+        piece: whether each file counts as a piece, or each folder of files.
+        held_out: share of the pieces held out, at least one piece; of a single piece, its end is held out.
+        valid_tokens: number of validation tokens to compute the loss on, evenly spread; 0 for all.
     """
 
     train: list[str] = field(default_factory=list)
@@ -53,12 +53,12 @@ class MusicOptions:
     """The table `music` of a recipe.
 
     Args:
-        pedal: "fold" (into the ends of the notes) or "events" (of its own).
-        transpose: semitones up or down, at most, by which training moves a window.
-        stretch: how much slower or faster it makes one at most, as a share.
-        accompaniment: share of the windows that learn to accompany a melody: the track that the file calls so, or
-            else the highest notes.
-        fill: share of the windows that learn to fill a gap.
+        pedal: "fold" (notes end when the pedal releases them) or "events" (the pedal has events of its own).
+        transpose: maximum number of semitones, up or down, by which training moves a window.
+        stretch: maximum change of a window's tempo, slower or faster, as a share.
+        accompaniment: share of the windows that train accompanying a melody: the track named so, or else the highest
+            notes.
+        fill: share of the windows that train filling a gap.
     """
 
     pedal: Literal["fold", "events"] = "fold"
@@ -75,7 +75,7 @@ class MusicOptions:
 
 
 class MusicTask(PackagedTask["Recording", None, "Take"]):
-    """The task `music`. Its pipeline takes no input but keyword arguments: see `suite.tasks.music.pipeline.Player`."""
+    """The task `music`. Its pipeline takes only keyword arguments: see `suite.tasks.music.pipeline.Player`."""
 
     name = "music"
     summary = "write a piano performance, or continue one of yours"
@@ -83,7 +83,7 @@ class MusicTask(PackagedTask["Recording", None, "Take"]):
     loss_keys = ("smoothing", "source_weight")
 
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
-        """Read the recipe's MIDI files, and cut windows out of them."""
+        """Read the recipe's MIDI files and cut training windows from them."""
         from suite.tasks.music.bounds import Bounds
         from suite.tasks.music.examples import Windows, validation_windows
         from suite.tasks.music.format import Format
@@ -120,14 +120,14 @@ class MusicTask(PackagedTask["Recording", None, "Take"]):
         )
 
     def pipeline(self, model: Model, **options: Any) -> Player:
-        """A callable that gives performances."""
+        """Return a callable that generates performances."""
         from suite.tasks.music.pipeline import Player
 
         return Player(model, **options)
 
 
 def read_music(data: MusicData, format: Format, cache: Path) -> tuple[list[Recording], list[Recording], Sequence[str]]:
-    """Recordings to train on, recordings to validate on, and a line for each file that lost something.
+    """Return recordings to train on, recordings to validate on, and lines on files that could not be read completely.
 
     Raises:
         DataError: a source cannot be read, or nothing can be held out.
@@ -146,10 +146,10 @@ def read_music(data: MusicData, format: Format, cache: Path) -> tuple[list[Recor
 
 
 def context_of(recipe: Recipe, format: Format) -> int:
-    """The number of events that the model will see at once.
+    """Return the context of the model: the number of events that it sees at once.
 
     Raises:
-        ConfigError: it is not stated or too small, or the base model writes the pedal in another way.
+        ConfigError: it is missing or below 16, or the base model represents the pedal in another way.
     """
     from suite.checkpoint import read, resolve
     from suite.tasks.music.format import Format
@@ -166,7 +166,7 @@ def context_of(recipe: Recipe, format: Format) -> int:
 
 
 def described(recordings: Sequence[Recording]) -> str:
-    """Summary for the log: "12 recordings of 5 pieces, 4,321 notes, 1.2 hours"."""
+    """Return a summary for the log: "12 recordings of 5 pieces, 4,321 notes, 1.2 hours"."""
     notes = sum(len(recording.performance) for recording in recordings)
     hours = sum(recording.performance.duration for recording in recordings) / 3600
     pieces = len({recording.piece for recording in recordings})
@@ -176,7 +176,7 @@ def described(recordings: Sequence[Recording]) -> str:
 
 
 def lines_of_lost(lost: Sequence[str], cache: Path) -> list[str]:
-    """Lines on damaged files: all up to five, or else three and the name of a file in `cache` that lists all."""
+    """Return lines on damaged files: up to five, or else three and the name of a file in `cache` that lists all."""
     if len(lost) <= 5:
         return list(lost)
     cache.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""Density, sounding keys and lengths of notes in what a model plays, beside held-out music.
+"""Density, sounding keys and note lengths in generated music, compared with held-out recordings.
 
-Every way to play is measured: alone, after a primer, under a melody, in a gap. What the held-out recording
-itself does at the same place stands beside it.
+Each kind of generation is measured: alone, after a primer, under a melody, in a gap. The held-out recording is
+measured at the same place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Progress = Callable[[float], object]
 
 
 def plain_melody(seconds: float) -> Performance:
-    """A tune of equal notes in C major, over and over: nothing in training is as plain."""
+    """Return a tune of equal notes in C major, repeated to `seconds`: it is plainer than any training music."""
     beats = range(max(1, int(seconds / BEAT)))
     return Performance.of(Note(TUNE[beat % len(TUNE)], 80, beat * BEAT, (beat + 0.9) * BEAT) for beat in beats)
 
@@ -36,19 +36,19 @@ def plain_melody(seconds: float) -> Performance:
 def textures(
     player: Player, music: Sequence[Recording], takes: int, seconds: float, seed: int, progress: Progress | None = None
 ) -> list[dict[str, Any]]:
-    """Density, sounding keys and lengths of notes in takes of every kind, and in the recordings at the same places.
+    """Measure density, sounding keys and note lengths in takes of every kind, and in recordings at the same places.
 
     Args:
         player: of the model.
         music: recordings that it was not trained on; passages are from the middle of `takes` of them, evenly spread.
-        takes: of each kind.
-        seconds: of each take, of the primer before it, and of what follows a gap.
-        seed: of the first take; each take of a kind has another.
+        takes: number of takes of each kind.
+        seconds: length of each take, of the primer before it, and of the music after a gap.
+        seed: of the first take; the takes of each kind have different seeds.
         progress: called with each few seconds of music just made.
 
     Returns:
         a row for each kind and each of "model" and "recordings" (for "plain melody" the model alone), as `measured`
-        gives it, with `kind` and `of`.
+        returns it, with `kind` and `of`.
 
     Raises:
         DataError: no recording is long enough.
@@ -82,7 +82,7 @@ Pairs = Iterator[tuple[Performance, Performance]]
 
 
 def alone(player: Player, music: Sequence[Recording], seconds: float, seed: int, progress: Progress | None) -> Pairs:
-    """Takes without a beginning given, and the middles of the recordings."""
+    """Yield pairs of a take without a primer and the middle of a recording."""
     takes = player.takes(len(music), seconds=seconds, seed=seed, progress=progress)
     for take, one in zip(takes, music, strict=True):
         yield take, passage(one)[0].between(*middle(one, seconds))
@@ -91,7 +91,7 @@ def alone(player: Player, music: Sequence[Recording], seconds: float, seed: int,
 def after_primers(
     player: Player, music: Sequence[Recording], seconds: float, seed: int, progress: Progress | None
 ) -> Pairs:
-    """Continuations of the recordings, by takes and by the recordings themselves."""
+    """Yield pairs of a take that continues a recording and the recording's own continuation."""
     for number, one in enumerate(music):
         start, end = middle(one, seconds)
         before = one.performance.between(start - seconds, start)
@@ -105,7 +105,7 @@ def after_primers(
 def under_melodies(
     player: Player, music: Sequence[Recording], seconds: float, seed: int, progress: Progress | None
 ) -> Pairs:
-    """The recordings' melodies accompanied, by takes and by the recordings themselves."""
+    """Yield pairs of a take that accompanies a recording's melody and the recording itself."""
     for number, one in enumerate(music):
         melody, real = (each.between(*middle(one, seconds)) for each in passage(one)[::-1])
         if not len(melody):
@@ -114,7 +114,7 @@ def under_melodies(
 
 
 def in_gaps(player: Player, music: Sequence[Recording], seconds: float, seed: int, progress: Progress | None) -> Pairs:
-    """Music in a gap, by takes and by the recordings themselves."""
+    """Yield pairs of a take in a gap of a recording and the recording's own notes there."""
     for number, one in enumerate(music):
         start, end = middle(one, seconds)
         whole = one.performance.between(start - seconds, end + seconds)
@@ -125,24 +125,24 @@ def in_gaps(player: Player, music: Sequence[Recording], seconds: float, seed: in
 
 
 def passage(recording: Recording) -> tuple[Performance, Performance]:
-    """A recording, and its melody: the marked notes, or else the highest."""
+    """Return a recording's performance and its melody: the marked notes, or else the highest."""
     music = recording.performance
     return music, part(music, recording.melody if recording.melody.any() else skyline(music))
 
 
 def middle(recording: Recording, seconds: float) -> tuple[float, float]:
-    """Start and end, on the grid of steps, of `seconds` in the middle of a recording."""
+    """Return start and end (seconds, on the grid of steps) of `seconds` in the middle of a recording."""
     start = round((recording.performance.duration - seconds) / 2 * STEP_RATE) / STEP_RATE
     return start, start + seconds
 
 
 def measured(music: Sequence[Performance], seconds: float, names: Sequence[str]) -> dict[str, Any]:
-    """Density, sounding keys and lengths of notes of passages of `seconds` each.
+    """Measure density, sounding keys and note lengths in passages of `seconds` each.
 
     Returns:
-        `passages`, how many; `notes_per_second`, its 95 % `interval` by drawing passages again, by their `names` (None
-        for one); `notes_in_a_second`, the 95 % quantile and the most; `voices`, the mean, 95 % quantile and most of
-        keys that sound at once; `lengths` of notes in seconds, at `QUANTILES`.
+        `passages`, their number; `notes_per_second`, the mean, and its 95% `interval` by bootstrap over `names` (None
+        for a single name); `notes_in_a_second`, the 95% quantile and maximum; `voices`, the mean, 95% quantile and
+        maximum of keys that sound at once; `lengths`, note lengths in seconds at `QUANTILES`.
     """
     cut = [one.between(0.0, seconds) for one in music]
     counts = np.array([len(one) for one in cut], dtype=np.float64)
@@ -165,7 +165,7 @@ def _quantile(values: Any, share: float) -> float:
 
 
 def texture_table(rows: Sequence[Mapping[str, Any]], seconds: float) -> Table:
-    """The rows of `textures` as a table."""
+    """Return the rows of `textures` as a table."""
     shown = []
     for row in rows:
         interval = None if row["interval"] is None else Interval(*row["interval"])

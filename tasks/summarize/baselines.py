@@ -1,7 +1,7 @@
-"""Summaries that need no model: what a trained one has to beat.
+"""Baseline summaries that need no model.
 
-Each takes an article and a number of words. It returns sentences of the body, one a line and in order, cut at exactly
-that number of words; fewer only where the body has no more. Without a number it stops by itself.
+Each function takes an article and a number of words. It returns sentences of the body, one per line and in order, cut
+at exactly that number of words; fewer only if it selects no more. Without a number, each has a limit of its own.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from suite.data.articles import Article
 from suite.tasks.summarize.metrics import stems, truncate
 from suite.tasks.summarize.select import BodySentence, sentences_of
 
-WORDS = 200  # of summaries whose method sets no length; about those of a lead
+WORDS = 200  # default length of methods that set none; about the length of a lead
 DAMPING = 0.85
-TOLERANCE = 1e-6  # the sum of all changes, of scores whose sum is one
+TOLERANCE = 1e-6  # sum of absolute changes of the scores, which add up to 1
 MOST_STEPS = 100
 
 
 def lead_3(article: Article, words: int | None) -> str:
-    """The first three sentences of the body."""
+    """Return the first three sentences of the body."""
     return _summary(sentences_of(article)[:3], words)
 
 
 def first_words(article: Article, words: int | None) -> str:
-    """The beginning of the body, 200 words of it."""
+    """Return the first words of the body; 200 by default."""
     return _summary(sentences_of(article), words or WORDS)
 
 
 def first_of_paragraphs(article: Article, words: int | None) -> str:
-    """The first sentence of each paragraph, the first 200 words of them."""
+    """Return the first sentence of each paragraph, up to `words` words; 200 by default."""
     return _summary([one for one in sentences_of(article) if one.place == 0], words or WORDS)
 
 
 def textrank(article: Article, words: int | None) -> str:
-    """The sentences that are most like the others, 200 words of them.
+    """Return the sentences that are most similar to the others, up to `words` words; 200 by default.
 
-    Likeness is the cosine of tf-idf rather than the count of common words: the graph is then the product of a sparse
-    matrix with itself and need never be written out, however many sentences there are.
+    Similarity is the cosine of tf-idf vectors rather than the number of common words: the graph is then the product of
+    a sparse matrix with its transpose and is never stored, however many sentences there are.
 
     Source: Mihalcea and Tarau 2004, "TextRank: Bringing Order into Texts"; Erkan and Radev 2004, "LexRank:
     Graph-based Lexical Centrality as Salience in Text Summarization" (the cosine).
@@ -53,9 +53,9 @@ def textrank(article: Article, words: int | None) -> str:
 
 
 def oracle(article: Article, words: int | None) -> str:
-    """The sentences that share most with the article's own lead: a bound that no selection should exceed.
+    """Return the sentences that share most with the article's own lead: an upper bound for extracts.
 
-    One after another is taken that raises ROUGE-2 (F1) most, until none does.
+    Sentences are added greedily, each time the one that raises ROUGE-2 (F1) most, until none does.
 
     Source: Nallapati et al. 2017, "SummaRuNNer: A Recurrent Neural Network based Sequence Model for Extractive
     Summarization of Documents", section 3.
@@ -81,13 +81,13 @@ def oracle(article: Article, words: int | None) -> str:
 
 
 def _summary(sentences: Iterable[BodySentence], words: int | None) -> str:
-    """The sentences in the order of the article, one a line, cut after `words` words."""
+    """Return the sentences in the order of the article, one per line, cut after `words` words."""
     text = "\n".join(one.text for one in sorted(sentences, key=lambda one: one.start))
     return text if words is None else truncate(text, words)
 
 
 def _until(sentences: Iterable[BodySentence], words: int) -> list[BodySentence]:
-    """The first sentences that have `words` words together."""
+    """Return the first sentences that have at least `words` words together."""
     taken: list[BodySentence] = []
     for one in sentences:
         if words <= 0:
@@ -102,27 +102,27 @@ def _pairs(text: str) -> Counter[tuple[str, str]]:
 
 
 def _centrality(texts: Sequence[str]) -> NDArray[np.float64]:
-    """(N,) PageRank of sentences in the graph of their likenesses."""
+    """(N,) PageRank of sentences in the graph of their similarities."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     count = len(texts)
     scores = np.full(count, 1 / max(1, count))
     try:
         rows = TfidfVectorizer(stop_words="english").fit_transform(texts)  # sentences x words, each row of length one
-    except ValueError:  # not one word
+    except ValueError:  # no sentence has a word to count
         return scores
 
     def spread(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What each sentence gets where each gives its weight times the likeness to all others."""
+        """(N,) product of the similarity matrix, without its diagonal, and `weights` (N,)."""
         found: NDArray[np.float64] = rows @ (rows.T @ weights) - own * weights
         return found
 
-    own = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()  # (N,) likeness to itself: 1, or 0 without words
+    own = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()  # (N,) similarity to itself: 1, or 0 without words
     likeness = np.maximum(spread(np.ones(count)), 0)
     alone = likeness < 1e-9
     for _ in range(MOST_STEPS):
         given = np.where(alone, 0, scores / np.where(alone, 1, likeness))
-        # what a sentence without neighbours has goes to all alike, as in PageRank
+        # the score of sentences without neighbours is spread evenly over all, as in PageRank
         new = (1 - DAMPING + DAMPING * scores[alone].sum()) / count + DAMPING * spread(given)
         change = np.abs(new - scores).sum()
         scores = new

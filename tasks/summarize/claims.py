@@ -1,4 +1,4 @@
-"""The names and numbers of a summary, and whether its article has them."""
+"""Names and numbers in a summary, and whether they also occur in its article."""
 
 # ruff: noqa: RUF001 (typographic characters are among what is read)
 
@@ -21,10 +21,10 @@ class Claim:
     """A name or a number in a summary.
 
     Attributes:
-        text: as it stands there.
-        kind: which of the two.
+        text: as it is written in the summary.
+        kind: "name" or "number".
         start, end: its characters in the summary.
-        supported: whether the source has it.
+        supported: whether it occurs in the source.
     """
 
     text: str
@@ -35,20 +35,20 @@ class Claim:
 
 
 def claims(summary: str, source: str) -> list[Claim]:
-    """The names and numbers of a summary, in order, and whether its source has them.
+    """Return the names and numbers of a summary, in order, each with whether its source supports it.
 
-    A name is a run of capitalised words; a word that begins a sentence is in one only if it has its capital within a
-    sentence too. It is supported if the source has each of its words, in whatever case or with another ending
-    ("Italian" for "Italy"), or all of them as initials. A number is one in digits, or from eleven on in words. It is
-    supported if the source has its value, in digits or words; a decade or a century if it has a year of it; and what
-    stands after words like "about" or before ones like "million" if it has what rounds to it.
+    A name is a run of capitalised words; the first word of a sentence counts only if it is also capitalised within a
+    sentence. A name is supported if the source has each of its words, in any case or with another ending ("Italian" for
+    "Italy"), or their initials. A number is written in digits, or in words from eleven on. It is supported if the
+    source has its value, in digits or words. A decade or a century is supported by a year within it; a number after
+    words like "about" or before words like "million", by a number that rounds to it.
 
-    So what is not supported is hardly ever in the source. What is supported may be wrong all the same: the right names
-    may be put together wrongly. The rules are those of English.
+    So an unsupported claim is hardly ever in the source. A supported one may still be wrong, because correct names can
+    be combined wrongly. The rules are for English.
 
     Args:
         summary: plain text.
-        source: all that it may have been written from: the article's title, a line end, and its text.
+        source: the text that it was written from: the article's title, a line end, and its body.
     """
     known = _Known.of(source)
     found: list[tuple[int, int, Literal["name", "number"], bool]] = [
@@ -63,7 +63,7 @@ def claims(summary: str, source: str) -> list[Claim]:
 
 
 def unsupported(summary: str, source: str) -> list[Claim]:
-    """The names and numbers of a summary that its source does not have; see `claims`.
+    """Return the names and numbers of a summary that its source does not support; see `claims`.
 
     Example:
         >>> [one.text for one in unsupported("In 1824 Schubert went to Vienna.", "Vienna, 1824: he is Viennese.")]
@@ -79,26 +79,26 @@ def _set(words: str) -> frozenset[str]:
     return frozenset(words.split())
 
 
-# a word; a dotted acronym (U.S.) is one, a hyphen parts two
+# a word; a dotted acronym (U.S.) is a single word, and a hyphen separates two
 _TOKEN = re.compile(r"(?<!\w)(?:[^\W\d_]\.){2,}|\w+(?:['’ʼ\u0300-\u036f]+\w+)*")
-_POSSESSIVE = re.compile(r"['’ʼ](?:s|m|d|ve|re|ll)?$", re.IGNORECASE)  # and what else is written so
+_POSSESSIVE = re.compile(r"['’ʼ](?:s|m|d|ve|re|ll)?$", re.IGNORECASE)  # or a contraction
 _JOINT = re.compile(r"[ \u00a0]|[-‐‑–]|(?P<point>\. ?)")  # between the words of a name
-_SPEECH = re.compile(r"[:;]\s*[\"“‘']?$|[,.!?]\s*[\"“‘'(]$")  # before a sentence within a sentence
+_SPEECH = re.compile(r"[:;]\s*[\"“‘']?$|[,.!?]\s*[\"“‘'(]$")  # before a quoted sentence within a sentence
 _ROMAN = re.compile(r"(?=.)(X{0,3})(IX|IV|V?I{0,3})")
 _TITLES = _set("mr mrs ms dr prof st jr sr")
-_COMMON = _set(  # words that have a capital for where they stand, not for what they name
+_COMMON = _set(  # words capitalised because of their position, not because they are names
     "the a an and or but if in on at of for to by with from as it its he she they his her their this that these those "
     "i we you our your who what when where why how while after before during since until although though "
     "however not no ad bc ce bce"
 )
 _UNNAMED = _set("of the and for in de")  # words within names that are not among their initials
 _LONGEST = 6  # letters of an acronym
-_SHARED = 4  # first letters of words that differ in their endings alone
+_SHARED = 4  # letters at the start of words that are compared by their endings
 _ENDINGS = _set(
     "a ae al an ar c e ean en er ern ese ey i ia ial ian ic ional ish ism ist ite ity land ly m n o s t um us uese "
     "vian y"
 )
-_SAME = tuple(  # words for the same people or place that no ending tells
+_SAME = tuple(  # words for the same people or place that the endings above do not relate
     _set(words)
     for words in (
         "france french frenchman frenchmen",
@@ -125,20 +125,20 @@ _SAME = tuple(  # words for the same people or place that no ending tells
 
 
 def _key(word: str) -> str:
-    """A word without its possessive ending, accents, points and case."""
+    """Return a word without its possessive ending, accents, points and case."""
     letters = unicodedata.normalize("NFKD", _POSSESSIVE.sub("", word)).casefold()
     return "".join(filter(str.isalnum, letters))
 
 
 def _related(one: str, other: str) -> bool:
-    """Whether two words that share their first letters are the same but for their endings."""
+    """Whether two words that share their first letters differ only in known endings."""
     shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
     rests = (one[shared:], other[shared:])
     return all(not rest or rest in _ENDINGS or rest.removesuffix("s") in _ENDINGS for rest in rests)
 
 
 def _roman(word: str) -> Decimal | None:
-    """The value of a Roman numeral below forty."""
+    """Return the value of a Roman numeral below 40; None for any other word."""
     match = _ROMAN.fullmatch(word)
     if match is None:
         return None
@@ -155,7 +155,7 @@ class _Token(NamedTuple):
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    """The words of a text."""
+    """Yield the words of a text."""
     borders = [start for start, _ in sentence_spans(text)]
     sentence = 0
     for match in _TOKEN.finditer(text):
@@ -166,11 +166,11 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 def _names(text: str, known: Set[str]) -> list[list[_Token]]:
-    """The names of a text, word by word.
+    """Return the names of a text, each as a list of its words.
 
     Args:
-        text: plain.
-        known: words, as `_key` gives them, that are part of a name where they begin a sentence.
+        text: plain text.
+        known: words, as `_key` returns them, that count as part of a name even at the beginning of a sentence.
     """
     tokens = list(_tokens(text))
     known = known | {token.key for token in tokens if token.capital and not token.first}
@@ -215,8 +215,8 @@ _ABOUT = re.compile(
     r"fewer than|at least|up to|under)\s+[£$€]?$",
     re.IGNORECASE,
 )
-_LOOSE = Decimal("0.1")  # of a value that is only about right
-_SMALLEST_WORD = 11  # that counts as a number: smaller ones are often counted, not read
+_LOOSE = Decimal("0.1")  # relative tolerance of an approximate value
+_SMALLEST_WORD = 11  # smallest number in words that is checked: smaller ones are often counted, not read
 
 
 class _Number(NamedTuple):
@@ -231,7 +231,7 @@ class _Number(NamedTuple):
 
 
 def _numbers(text: str) -> Iterator[_Number]:
-    """The numbers of a text, in digits and in words."""
+    """Yield the numbers of a text, in digits and in words."""
     before = None
     for match in _NUMBER.finditer(text):
         start, end = match.span()
@@ -269,7 +269,7 @@ def _numbers(text: str) -> Iterator[_Number]:
 
 
 def _readings(digits: str) -> set[Decimal]:
-    """What digits with points, commas or spaces in them may mean; each part by itself where they are no one number."""
+    """Return the possible values of digits with points, commas or spaces; of each part if they form no number."""
     first, *others = re.split(r"[^\d]", digits)
     marks = re.findall(r"[^\d]", digits)
     found = set()
@@ -280,20 +280,20 @@ def _readings(digits: str) -> set[Decimal]:
     return found or {Decimal(part) for part in (first, *others)}
 
 
-# ---- what a source has
+# ---- words and numbers of a source
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Known:
-    """The words (as `_key` gives them) and numbers of a source.
+    """The words (as `_key` returns them) and numbers of a source.
 
     Attributes:
-        words: all.
+        words: all words.
         alike: words by their first letters.
-        capitals: those with a capital within a sentence.
-        acronyms: those in capitals alone.
-        initials: of names, and of all runs of words within them.
-        numbers: values, in order.
+        capitals: words capitalised within a sentence.
+        acronyms: words written entirely in capitals.
+        initials: initials of names, and of all runs of words within them.
+        numbers: values, sorted.
     """
 
     words: frozenset[str]
@@ -311,7 +311,7 @@ class _Known:
         initials: set[str] = set()
         numbers = {value for number in _numbers(source) for value in number.values}
         run, end = "", 0
-        for token in _tokens(source):  # one at a time: of a long text, all of them take more room than it does
+        for token in _tokens(source):  # one at a time: the tokens of a long text take more memory than the text
             words.add(token.key)
             if token.text.isupper():
                 acronyms.add(token.key)
@@ -340,7 +340,7 @@ class _Known:
         )
 
     def has_name(self, name: Sequence[_Token]) -> bool:
-        """Whether each word is there, or all of them as initials."""
+        """Whether the source has each word of a name, or its initials as an acronym."""
         initials = "".join(token.key[:1] for token in name)
         return (len(name) > 1 and initials in self.acronyms) or all(map(self._has_word, name))
 
@@ -356,7 +356,7 @@ class _Known:
         )
 
     def has_number(self, number: _Number) -> bool:
-        """Whether one of its values is there, or one that it may stand for."""
+        """Whether the source has a value of the number, or a value in its range."""
         return self._has_between(number.low, number.high) or any(map(self._has_value, number.values))
 
     def _has_value(self, value: Decimal | None) -> bool:

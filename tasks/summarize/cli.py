@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PageOptions:
-    """How files are read, and what is shown of them.
+    """Options for reading files and showing their summaries.
 
     Attributes:
-        title: of every article, in place of its own.
-        show_source: whether the places of sentences are shown.
+        title: replaces the title of every article.
+        show_source: whether to show where each sentence comes from.
     """
 
     title: str | None = setting(None, "Title of the article, in place of the one in its file.", metavar="TEXT")
@@ -72,7 +72,7 @@ def run(
         run_texts(summarizer_of(session), options, bulk, session)
         return
     articles = read(files or ("-",), pages.title, session)
-    first = next(articles)  # before the model is loaded, so that a wrong name is told at once
+    first = next(articles)  # before the model is loaded, so that a wrong name is reported at once
     summarizer = summarizer_of(session)
     told = False
     for number, article in enumerate(itertools.chain([first], articles)):
@@ -91,14 +91,14 @@ def run(
 
 
 def summarizer_of(session: Session) -> Summarizer:
-    """The pipeline of the model that was named."""
+    """Load the session's model and return its pipeline."""
     from suite.tasks.summarize.pipeline import Summarizer
 
     return Summarizer(session.load())
 
 
 def tell_style(summarizer: Summarizer, style: str, session: Session) -> None:
-    """Say so if a style hardly works with a model of this size."""
+    """Show a notice if the style is experimental with a model of this size."""
     if style != "extract" and not session.quiet:
         tell_experimental(
             summarizer.model,
@@ -109,7 +109,7 @@ def tell_style(summarizer: Summarizer, style: str, session: Session) -> None:
 
 
 def run_texts(summarizer: Summarizer, options: SummaryOptions, bulk: BulkOptions, session: Session) -> None:
-    """Summarise the texts of a file; a text without words has no summary."""
+    """Summarise the texts of a table; a text without sentences has no summary."""
     from suite.tasks.summarize.pipeline import has_sentences
 
     options = dataclasses.replace(options, style=options.style or summarizer.style)
@@ -124,7 +124,7 @@ def run_texts(summarizer: Summarizer, options: SummaryOptions, bulk: BulkOptions
 
 @contextlib.contextmanager
 def bar(session: Session) -> Iterator[Progress]:
-    """A bar of the present step of one article, on terminals alone, once it takes a while."""
+    """Show a progress bar of the current step of an article, only on a terminal and after half a second."""
     with session.progress("", total=1, delay=0.5) as shown:
         last = ""
 
@@ -140,7 +140,7 @@ def bar(session: Session) -> Iterator[Progress]:
 
 
 def show(summary: Summary, article: Article, show_source: bool, session: Session) -> None:
-    """Write one summary; sources of its sentences follow it, and warnings go to standard error."""
+    """Write a summary, with the sources of its sentences if asked for; warnings go to standard error."""
     write(summary.text + "\n", bold=show_source)
     if show_source:
         for one in summary.sentences:
@@ -179,7 +179,7 @@ def evaluate(data: tuple[str, ...], options: ComparisonOptions, shown: ReportOpt
 
 
 def read(files: Sequence[str], title: str | None, session: Session) -> Iterator[Article]:
-    """The articles of files; a lead that one has already becomes the beginning of its body."""
+    """Yield the articles in files; an existing lead becomes the beginning of the body."""
     from suite.data.articles import Section
     from suite.data.pages import read_pages
     from suite.data.tables import Notes

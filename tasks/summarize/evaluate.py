@@ -1,4 +1,4 @@
-"""How good summaries are beside simple ones of the same length, and whether the model reads what it summarises."""
+"""Compare summaries with baselines of the same length, and test whether the model uses the article's body."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BASELINES: dict[str, Callable[[Article, int | None], str]] = {
     "lead-3": baselines.lead_3,
     "oracle": baselines.oracle,
 }
-SPARE = 60  # words that a summary may have beyond its budget, because all systems are cut at the same word
+SPARE = 60  # words generated beyond the budget, so that every system can be cut at the same number of words
 DEFAULT = ComparisonOptions()
 
 
@@ -44,7 +44,7 @@ def evaluate(
     *,
     progress: Callable[[int], object] = lambda articles: None,
 ) -> Report:
-    """ROUGE of summaries against the articles' own leads, beside baselines cut to the same number of words.
+    """Measure ROUGE of summaries against the articles' own leads, beside baselines cut to the same number of words.
 
     Args:
         model: a summarising model (or any language model, for the style "tldr").
@@ -53,16 +53,16 @@ def evaluate(
         progress: called with 1 after each article.
 
     Returns:
-        a report; its `data` has `model`, `articles`, `words`, and `notes` on what was left out; under `systems` for
+        a report; its `data` has `model`, `articles`, `words`, and `notes` on articles left out; under `systems` for
         each system its `rouge` (by name: mean F1 and its 95% interval over articles), `unsupported` (share of its
-        names and numbers that the article lacks), `repeated` (share of its 4-grams that it contains before), `novel`
+        names and numbers that the article lacks), `repeated` (share of its 4-grams that occur in it earlier), `novel`
         (share of word pairs that the article lacks) and `length` (mean words, and the ratio to the lead's); under
         `nats_per_token` the loss of the lead after its own body, after that of another article, and after none (None
         for a model not trained to summarise).
 
     Raises:
         DataError: no article has a lead and a body.
-        ConfigError: the model was not trained for a style.
+        ConfigError: the model was not trained for one of the styles.
     """
     notes = Notes()
     sources, told = to_evaluate(data)
@@ -93,7 +93,7 @@ def evaluate(
 
 
 def system(summaries: Sequence[str], articles: Sequence[Article]) -> dict[str, Any]:
-    """The figures of one system."""
+    """Return the figures of one system; see `evaluate`."""
     scores = metrics.rouge(summaries, [article.lead for article in articles])
     sources = [f"{article.title}\n{article.body}" for article in articles]
     pairs = list(zip(summaries, sources, strict=True))
@@ -110,21 +110,21 @@ def system(summaries: Sequence[str], articles: Sequence[Article]) -> dict[str, A
 
 
 def share(counts: Sequence[tuple[int, int]]) -> float:
-    """The sum of the first numbers as a share of the sum of the second."""
+    """Return the sum of the first numbers divided by the sum of the second."""
     first, second = np.array(counts).sum(axis=0)
     return float(first / max(1, second))
 
 
 def mean_and_interval(values: Floats) -> dict[str, Any]:
-    """The mean over articles, and its 95% interval."""
+    """Return the mean over articles and its 95% interval."""
     return {"mean": float(values.mean()), "interval": list(bootstrap(values))}
 
 
 @torch.inference_mode()
 def lead_nats(summarizer: Summarizer, articles: Sequence[Article]) -> dict[str, float]:
-    """Nats per token of the leads after their own bodies, after the next article's body, and after none.
+    """Return nats per token of the leads after their own bodies, after another article's body, and after none.
 
-    The title is there each time, so that it is the body that makes the difference.
+    The title is included each time, so that only the body makes a difference.
     """
     format, extractor = summarizer.format, summarizer.extractor
     bodies = [extractor.select(article, sentences_of(article)) for article in articles]
@@ -145,7 +145,7 @@ def lead_nats(summarizer: Summarizer, articles: Sequence[Article]) -> dict[str, 
 
 
 def tables(found: Mapping[str, Any]) -> list[Table]:
-    """The figures of `evaluate` as tables."""
+    """Return the figures of `evaluate` as tables."""
     rows: list[tuple[str, list[Figure | str]]] = []
     for name, figures in found["systems"].items():
         rouges = [_rouge(one["mean"], *one["interval"]) for one in figures["rouge"].values()]

@@ -1,4 +1,4 @@
-"""Extracts: which sentences of an article a summary is made of.
+"""Extracts: choosing the sentences of an article that make up its summary.
 
 Shapes: `S` sentences of the body, `N` candidates among them, `F` features.
 """
@@ -16,10 +16,10 @@ from suite.sampling.score import continuation_logprobs
 from suite.tasks.summarize.format import ArticleFormat
 from suite.tasks.summarize.select import BodySentence, Floats, Ranker, features, is_whole, pick, words_of
 
-CANDIDATES = 32  # sentences whose likelihood is computed; more for an extract that needs them
+CANDIDATES = 32  # sentences whose likelihood is computed; more if the extract needs more
 BATCH = 16
 
-Progress = Callable[[str, int, int], object]  # called with the present step, how much of it is done, and its total
+Progress = Callable[[str, int, int], object]  # called with the current step's name, the amount done, and its total
 
 
 def silent(_step: str, _done: int, _total: int) -> None:
@@ -28,13 +28,13 @@ def silent(_step: str, _done: int, _total: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Candidates:
-    """Sentences that an extract may be made of.
+    """Sentences to choose an extract from.
 
     Attributes:
-        sentences: in order of the text.
-        rows: (N, F + 2) their features; their log-probability per token as a lead, after the selected body; and how
-            much higher that is than after no body.
-        read: sentences of the body that were selected.
+        sentences: N candidates, in order of the text.
+        rows: (N, F + 2) their features; their log-probability per token as a lead after the selected body, in nats;
+            and its difference from that after no body.
+        read: number of body sentences in the prompt.
     """
 
     sentences: list[BodySentence]
@@ -48,8 +48,8 @@ class Extractor:
     Args:
         transformer: trained to write leads, in evaluation mode.
         format: of its sequences.
-        ranker: of the selection.
-        weights: of the features with the likelihoods; None where they are not fitted yet.
+        ranker: weights of the features for selecting the sentences that the model reads.
+        weights: weights of the features and likelihoods for the extract; None until they are fitted.
         prefix: whether all tokens of a prompt see each other.
     """
 
@@ -60,7 +60,7 @@ class Extractor:
         self.ranker, self.weights, self.prefix = ranker, weights, prefix
 
     def rank(self, article: Article, sentences: Sequence[BodySentence], progress: Progress) -> tuple[Floats, Floats]:
-        """(S, F) features of sentences, and the (S,) scores that these give."""
+        """Return the (S, F) features of sentences and their (S,) scores."""
         total = len(sentences)
         rows = features(article.title, sentences, lambda done: progress("ranking sentences", done, total))
         return rows, self.ranker.scores(rows)
@@ -68,7 +68,7 @@ class Extractor:
     def select(
         self, article: Article, sentences: Sequence[BodySentence], progress: Progress = silent
     ) -> list[BodySentence]:
-        """The sentences of an article that the model reads."""
+        """Return the sentences of an article that the model reads."""
         _, scores = self.rank(article, sentences, progress)
         return [sentences[place] for place in self.format.select(sentences, scores)]
 
@@ -82,19 +82,19 @@ class Extractor:
         most: int = 0,
         words: int = 0,
     ) -> Candidates:
-        """The sentences that rank best before the model has seen them, and what it makes of them.
+        """Return the sentences with the best scores of the ranker, with the model's likelihoods of them.
 
         Args:
-            article: of the sentences.
-            sentences: all of its body.
-            number: of candidates; there are more where `most` or `words` need more.
-            progress: called with the present step.
-            most: whole sentences to choose among, at least.
-            words: in whole sentences, at least.
+            article: the article.
+            sentences: all sentences of its body.
+            number: number of candidates; more if `most` or `words` require it.
+            progress: called with the current step.
+            most: minimum number of whole sentences among the candidates.
+            words: minimum number of words in whole sentences.
         """
         rows, scores = self.rank(article, sentences, progress)
         order = np.argsort(-scores, kind="stable")
-        # bounded: in a long text without full stops it would be all sentences
+        # bounded: a long text without full stops would need all its sentences
         first = [sentences[place] for place in order[: 4 * most + words]]
         best = np.sort(order[: max(number, enough(first, most, words))])
         chosen = [sentences[place] for place in self.format.select(sentences, scores)]
@@ -116,7 +116,7 @@ class Extractor:
         return np.array([float(logprobs.mean()) for logprobs in found])
 
     def extract(self, given: Candidates, fits: Callable[[BodySentence], bool], most: int) -> list[BodySentence]:
-        """The best of the candidates, in order of the text; `fits` and `most` as in `pick`."""
+        """Return the best candidates, in order of the text; `fits` and `most` as in `pick`."""
         assert self.weights is not None
         scores = self.weights.scores(given.rows)
         places = [place for place, one in enumerate(given.sentences) if is_whole(one)] or list(range(len(scores)))
@@ -125,7 +125,7 @@ class Extractor:
 
 
 def enough(sentences: Sequence[BodySentence], most: int, words: int) -> int:
-    """How many sentences, from the first, contain `most` different whole ones that have `words` words together."""
+    """Return how many of the first sentences contain `most` distinct whole ones with `words` words in total."""
     known: set[tuple[str, ...]] = set()
     size = 0
     for number, one in enumerate(sentences):

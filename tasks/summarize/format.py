@@ -1,4 +1,4 @@
-"""A title, selected sentences of a body, and a lead as one sequence: `<bos> title <sep> body <sep> lead <eos>`."""
+"""Token sequences of a title, selected sentences of a body, and a lead: `<bos> title <sep> body <sep> lead <eos>`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SPECIALS = ("<bos>", "<sep>", "<eos>")
 
 @dataclass(frozen=True, kw_only=True)
 class ArticleFormat:
-    """How articles are written for a model.
+    """The format of articles as token sequences.
 
     Args:
         tokenizer: with the special tokens of `SPECIALS`.
-        source_tokens: limit of the selected sentences.
-        title_tokens: limit of a title; a longer one is cut.
+        source_tokens: maximum tokens of the selected sentences.
+        title_tokens: maximum tokens of a title; a longer title is cut.
 
     Raises:
         CheckpointError: the tokenizer lacks a special token.
@@ -38,7 +38,7 @@ class ArticleFormat:
                 )
 
     def select(self, sentences: Sequence[BodySentence], scores: Floats) -> list[int]:
-        """Indices of the best sentences that fit together, in order of the text."""
+        """Return the indices of the best sentences that fit together, in order of the text."""
         left = self.source_tokens
 
         def fits(sentence: BodySentence) -> bool:
@@ -49,7 +49,7 @@ class ArticleFormat:
         return pick(sentences, scores, fits)
 
     def prompt(self, article: Article, selected: Sequence[BodySentence]) -> list[int]:
-        """The tokens before the lead; sentences of one paragraph stay on one line."""
+        """Return the tokens before the lead; sentences of the same paragraph share a line."""
         lines: list[str] = []
         paragraph = -1
         for sentence in selected:
@@ -61,10 +61,10 @@ class ArticleFormat:
         return self.around(article.title, "\n".join(lines))
 
     def around(self, title: str, body: str) -> list[int]:
-        """The tokens before the lead, of a title and a body."""
+        """Return the tokens before the lead for a title and a body."""
         bos, sep, _ = (self.tokenizer.specials[name] for name in SPECIALS)
         encode = self.tokenizer.encode
-        # a single sentence may be longer than all of the room
+        # a single sentence may exceed the limit
         return [bos, *encode(title)[: self.title_tokens], sep, *encode(body)[: self.source_tokens], sep]
 
     @property

@@ -1,4 +1,4 @@
-"""How close a summary is to a reference, and how much of it is new or repeated.
+"""Metrics of summaries: ROUGE against a reference, and shares of novel and repeated n-grams.
 
 Shapes: `N` summaries, each with its reference and its source.
 """
@@ -24,9 +24,10 @@ _PIECE = re.compile(r"\S+")
 
 
 def truncate(text: str, words: int) -> str:
-    """The text up to the end of its nth word (between whitespace), be that in mid-sentence.
+    """Return the text up to the end of word number `words` (split at whitespace), even in mid-sentence.
 
-    Not at a sentence's end: ROUGE rises with length, so only summaries of exactly the same length can be compared.
+    It is not cut at the end of a sentence: ROUGE rises with length, so only summaries of exactly the same length can be
+    compared.
 
     Example:
         >>> truncate("It rained.\\nNobody came.", 3)
@@ -42,7 +43,7 @@ ROUGES = {"ROUGE-1": "rouge1", "ROUGE-2": "rouge2", "ROUGE-L": "rougeL", "ROUGE-
 
 
 def rouge(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Floats]:
-    """ROUGE of each summary as the package rouge-score counts it: words stemmed, "ROUGE-Lsum" sentence by sentence.
+    """Compute ROUGE of each summary as the package rouge-score does: words stemmed, "ROUGE-Lsum" sentence by sentence.
 
     The two longest common subsequences are found in Python, so a thousand pairs of 200 words take about 20 seconds.
 
@@ -52,7 +53,7 @@ def rouge(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Floa
         summaries, references: N each.
 
     Returns:
-        by name as in `ROUGES`: (N, 3) precision, recall and F1, from 0 to 1.
+        for each name in `ROUGES`: (N, 3) precision, recall and F1, from 0 to 1.
 
     Example:
         >>> rouge(["A violin has strings."], ["The violin has four strings."])["ROUGE-1"].round(2).tolist()
@@ -72,7 +73,7 @@ def rouge(summaries: Sequence[str], references: Sequence[str]) -> dict[str, Floa
 
 
 def stems(text: str) -> list[str]:
-    """Words as ROUGE compares them: lower-case letters a to z and digits, those of four and more stemmed."""
+    """Return words as ROUGE compares them: lower-case a to z and digits, stemmed from four characters on."""
     from rouge_score.tokenize import tokenize
 
     found: list[str] = tokenize(text, _stemmer())
@@ -81,14 +82,14 @@ def stems(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _stemmer() -> SimpleNamespace:
-    """Porter's stemmer, which remembers: stemming is a third of ROUGE's time otherwise."""
+    """Return Porter's stemmer with a cache, without which stemming takes a third of ROUGE's time."""
     from nltk.stem.porter import PorterStemmer
 
     return SimpleNamespace(stem=lru_cache(maxsize=100_000)(PorterStemmer().stem))
 
 
 def _lines(text: str) -> str:
-    """One sentence a line: the package takes line ends for sentence ends, and nothing else."""
+    """Return the text with one sentence per line: the package takes line ends for sentence ends, and nothing else."""
     return "\n".join(unwrap(text[start:end]) for start, end in sentence_spans(text))
 
 
@@ -106,7 +107,7 @@ def _ngrams(words: Sequence[str], n: int) -> list[tuple[str, ...]]:
 
 
 def novel_ngrams(summary: str, source: str, n: int) -> tuple[int, int]:
-    """How many of the summary's n-grams the source does not have, and how many there are.
+    """Return how many of the summary's n-grams are not in the source, and how many n-grams it has.
 
     Source: See et al. 2017, "Get To The Point: Summarization with Pointer-Generator Networks", section 6.2.
     """
@@ -116,7 +117,7 @@ def novel_ngrams(summary: str, source: str, n: int) -> tuple[int, int]:
 
 
 def repeated_ngrams(summary: str, n: int = 4) -> tuple[int, int]:
-    """How many of the summary's n-grams occur in it before, and how many there are.
+    """Return how many of the summary's n-grams occur earlier in it, and how many n-grams it has.
 
     Example:
         >>> repeated_ngrams("in the end in the end", n=2)

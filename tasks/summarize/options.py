@@ -13,12 +13,12 @@ Style = Literal["extract", "write", "tldr"]
 
 @dataclass(frozen=True, kw_only=True)
 class SummaryOptions:
-    """What summary to make.
+    """Style and length of a summary.
 
     Attributes:
         style: "extract", "write" or "tldr"; None for the model's own.
-        max_words: at most; None for the style's own limit.
-        sentences: at most; None for no limit.
+        max_words: maximum number of words; None for the style's own limit.
+        sentences: maximum number of sentences; None for no limit.
         seed: of sampling.
 
     Raises:
@@ -44,9 +44,9 @@ class ComparisonOptions:
     """How summaries are compared with the articles' own leads.
 
     Attributes:
-        styles: of the model.
-        words: at most in each system's summary; 0 for as many as each article's own lead has.
-        limit: articles, evenly spread; 0 for all.
+        styles: the model's styles to evaluate.
+        words: maximum words in each system's summary; 0 for as many as the article's own lead has.
+        limit: number of articles, evenly spread; 0 for all.
 
     Raises:
         ConfigError: a value is out of its range.
@@ -72,7 +72,7 @@ def check_style(style: str) -> None:
     """Refuse a style that does not exist.
 
     Raises:
-        ConfigError: says which there are.
+        ConfigError: the style does not exist; the message lists those that do.
     """
     if style not in get_args(Style):
         raise ConfigError(f"no style {style!r}; available: {', '.join(get_args(Style))}")

@@ -70,7 +70,7 @@ class Summarizer:
         seed: int = 0,
         progress: Progress = silent,
     ) -> Any:
-        """One `Summary` for one input, and a list of them for a list, tuple, generator or array of inputs.
+        """Return a `Summary` for a single input, or a list of them for a list, tuple, generator or array of inputs.
 
         Args:
             inputs: one or several, each a text, read as from a text file, or an `Article` with a title and sections,
@@ -81,7 +81,7 @@ class Summarizer:
             max_words: limit of a summary (None: 100 for an extract, and none for the other styles).
             sentences: limit of a summary.
             seed: of sampling; the style "tldr" alone samples.
-            progress: called now and then with the present step, how much of it is done, and its total.
+            progress: called from time to time with the current step, the amount done, and its total.
 
         Raises:
             DataError: an input is neither a text nor an `Article`, or has no text in it.
@@ -97,7 +97,7 @@ class Summarizer:
         return alike(results, many)
 
     def _summary(self, given: str | Article, name: str, options: SummaryOptions, progress: Progress) -> Summary:
-        """The summary of one input; `name` stands for a text in errors."""
+        """Return the summary of one input; errors call a plain text `name`."""
         if isinstance(given, str):
             page = page_of(given, name)
             return in_text(self._summary(page, name, options, progress), given, page.body)
@@ -113,7 +113,7 @@ class Summarizer:
     def _extract(
         self, article: Article, body: Sequence[BodySentence], options: SummaryOptions, progress: Progress
     ) -> Summary:
-        """A summary of the article's own sentences."""
+        """Return a summary made of the article's own sentences."""
         most = options.sentences or 0
         limit = options.max_words or (None if most else WORDS)
         left = limit if limit is not None else 10**9
@@ -144,7 +144,7 @@ class Summarizer:
     def _write(
         self, article: Article, body: Sequence[BodySentence], options: SummaryOptions, progress: Progress
     ) -> Summary:
-        """A summary in the model's own words, after the sentences that were selected."""
+        """Return a summary that the model writes after reading the selected sentences."""
         selected = self.extractor.select(article, body, progress)
         progress("writing", 0, 1)
         prompt = self.format.prompt(article, selected)
@@ -161,7 +161,7 @@ class Summarizer:
         return _of_row(row, article, body, "write", options, len(selected))
 
     def _tldr(self, article: Article, body: Sequence[BodySentence], options: SummaryOptions) -> Summary:
-        """What a language model writes after the article's beginning and "TL;DR:"."""
+        """Return the summary that a language model writes after the article's beginning and "TL;DR:"."""
         hint = self.tokenizer.encode("\nTL;DR:")
         room = self.model.config.context - TLDR_TOKENS - len(hint)
         tokens: list[int] = []
@@ -185,7 +185,7 @@ class Summarizer:
 
 
 def articles_of(inputs: Any) -> tuple[list[str | Article], bool]:
-    """The inputs given to a summariser, and whether they were several.
+    """Return the inputs as a list, and whether several were given.
 
     Raises:
         DataError: an input is neither a text nor an `Article`.
@@ -200,7 +200,7 @@ def articles_of(inputs: Any) -> tuple[list[str | Article], bool]:
 
 
 def page_of(text: str, name: str) -> Article:
-    """A text as an article, read as from a text file.
+    """Return a text as an article, read as from a text file.
 
     Args:
         text: plain.
@@ -224,7 +224,7 @@ def has_sentences(text: str) -> bool:
 def _of_row(
     row: Generated, article: Article, body: Sequence[BodySentence], style: Style, options: SummaryOptions, read: int
 ) -> Summary:
-    """The summary that a model wrote."""
+    """Return the summary made of a generated row."""
     most = options.sentences
     return written(
         article,

@@ -1,4 +1,4 @@
-"""Training preparation: articles, what the model reads of each, and what is fitted besides it."""
+"""Training preparation: articles as token sequences, and the weights fitted besides the model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LEAST_ROOM = 32  # tokens for an article's body
 
 
 def prepare(task: SummarizeTask, recipe: Recipe) -> TrainingData:
-    """What `SummarizeTask.prepare` does.
+    """Return the training data of a recipe; called by `SummarizeTask.prepare`.
 
     Raises:
         ConfigError: a key that the task does not read, no vocabulary, or a context without room for an article.
@@ -76,7 +76,7 @@ def prepare(task: SummarizeTask, recipe: Recipe) -> TrainingData:
 
 
 def format_of(recipe: Recipe, model: str, options: SummarizeTable) -> ArticleFormat:
-    """How articles are written for a recipe's model.
+    """Return the format of articles for a recipe's model.
 
     Args:
         recipe: its base and context count.
@@ -98,7 +98,7 @@ def format_of(recipe: Recipe, model: str, options: SummarizeTable) -> ArticleFor
 
 
 def split(data: ArticlesTable, notes: Notes) -> tuple[list[Article], list[Article]]:
-    """The articles to train on, and those to validate on.
+    """Return the articles to train on and those to validate on.
 
     Args:
         data: the recipe's table `data`.
@@ -121,7 +121,7 @@ def split(data: ArticlesTable, notes: Notes) -> tuple[list[Article], list[Articl
 
 
 def hold_out(articles: Sequence[Article], share: float) -> tuple[list[Article], list[Article]]:
-    """Articles to train on, and those held out, evenly spread: of two or more at least one, and never all."""
+    """Return articles to train on and held-out ones, evenly spread; of two or more, at least one in each."""
     many = share > 0.5
     every = max(2, round(1 / (1 - share if many else share)))
     # the smaller part has every `every`-th article; the first is always held out, the second never is
@@ -137,7 +137,7 @@ def is_long(article: Article) -> bool:
 def encoded(
     articles: Sequence[Article], format: ArticleFormat, ranker: Ranker, options: SummarizeTable
 ) -> tuple[list[Example], int]:
-    """The articles as sequences, and how many have too short a body for one."""
+    """Return the articles as examples, and the number of articles left out because their body is too short."""
     from tqdm import tqdm
 
     examples: list[Example] = []
@@ -157,7 +157,7 @@ def encoded(
 
 
 def fitted(lead: str, tokenizer: Tokenizer, most: int) -> list[int]:
-    """The tokens of a lead's first sentences, at most `most`; a first sentence longer than that is cut."""
+    """Return the tokens of a lead's first sentences, at most `most`; a first sentence longer than that is cut."""
     tokens: list[int] = tokenizer.encode(lead)
     if len(tokens) <= most:
         return tokens
@@ -171,7 +171,7 @@ def fitted(lead: str, tokenizer: Tokenizer, most: int) -> list[int]:
 
 
 def fit_ranker(articles: Sequence[Article]) -> Ranker:
-    """The selection's weights, from articles with a lead.
+    """Fit the weights of the selection to articles with a lead.
 
     Raises:
         DataError: no article is long enough.
@@ -190,7 +190,7 @@ def fit_ranker(articles: Sequence[Article]) -> Ranker:
 def finisher(
     articles: Sequence[Article], format: ArticleFormat, ranker: Ranker, prefix: bool
 ) -> Callable[[Any], Mapping[str, Any]]:
-    """What `TrainingData.finish` takes: weighs the trained model's likelihoods against the other features."""
+    """Return a function for `TrainingData.finish` that fits weights of the model's likelihoods and the features."""
 
     def finish(transformer: Any) -> Mapping[str, Any]:
         extractor = Extractor(transformer, format, ranker, None, prefix)

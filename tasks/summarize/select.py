@@ -1,4 +1,4 @@
-"""Selection: which sentences of a body say what its lead will say, and which of them fit.
+"""Selection of the sentences of a body that are most like its lead, within a limit.
 
 A sentence's score is linear in a few features of its position and content; the weights are fitted on training
 articles, to the share of a sentence's word pairs that the lead has too. The best are taken one after another, and each
@@ -7,7 +7,7 @@ lowers the scores of sentences that say the same.
 Source: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences" (extract first, then write); Carbonell and
 Goldstein 1998 (maximal marginal relevance).
 
-Shapes: `S` sentences of a body, `F` features, `N` rows of some of them.
+Shapes: `S` sentences of a body, `F` features, `N` rows.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class BodySentence:
 
 
 def sentences_of(article: Article) -> list[BodySentence]:
-    """The sentences of a body, in order."""
+    """Return the sentences of a body, in order."""
     found, offset, paragraph = [], 0, 0
     for section, one in enumerate(article.sections):
         if not one.text:
@@ -83,12 +83,12 @@ def sentences_of(article: Article) -> list[BodySentence]:
 
 
 def words_of(text: str) -> list[str]:
-    """Lower-case words."""
+    """Return the words of a text in lower case."""
     return WORD.findall(text.lower())
 
 
 def pairs_of(words: Sequence[str]) -> set[tuple[str, str]]:
-    """Pairs of neighbouring words."""
+    """Return the pairs of neighbouring words."""
     return set(itertools.pairwise(words))
 
 
@@ -119,7 +119,7 @@ FEATURES = (
 def features(
     title: str, sentences: Sequence[BodySentence], progress: Callable[[int], object] = lambda done: None
 ) -> Floats:
-    """(S, F) features of sentences; `progress` is called now and then with the number of sentences done."""
+    """(S, F) features of sentences; `progress` is called from time to time with the number of sentences done."""
     named = frozenset(words_of(title))
     usual: Counter[str] = Counter()
     for sentence in sentences:  # their words are found again below: of a long text, they take more room than it does
@@ -157,12 +157,12 @@ def features(
 
 
 def is_whole(sentence: BodySentence) -> bool:
-    """Whether a sentence can stand alone: headings and the beginnings of lists do not end as one does."""
+    """Whether a sentence can stand alone: headings and beginnings of lists lack a full stop."""
     return sentence.text.rstrip("\"')]”’»").endswith((".", "!", "?", "…"))  # noqa: RUF001
 
 
 def usefulness(lead: str, sentences: Sequence[BodySentence]) -> Floats:
-    """(S,) the share of each sentence's word pairs that the lead has too, which scores should predict."""
+    """(S,) share of each sentence's word pairs that also occur in the lead; the target of the scores."""
     wanted = pairs_of(words_of(lead))
     found = []
     for sentence in sentences:
@@ -183,7 +183,7 @@ class Ranker:
 
     @classmethod
     def fit(cls, rows: Floats, targets: Floats, penalty: float = 1.0) -> Ranker:
-        """Ridge regression of targets (N,) on rows (N, F), each feature scaled to a deviation of one."""
+        """Ridge regression of targets (N,) on rows (N, F), each feature scaled to a standard deviation of 1."""
         scale = np.maximum(rows.std(axis=0), SMALLEST)
         scaled = (rows - rows.mean(axis=0)) / scale
         weights = np.linalg.solve(
@@ -205,8 +205,8 @@ def pick(
     Args:
         sentences: to choose from.
         scores: (N,).
-        fits: whether one more has room; called once for each in the order they are taken. The first that has none ends
-            the choice.
+        fits: whether a sentence still fits; called for each in the order they are taken. The first that does not fit
+            ends the selection.
         most: sentences to take at most; 0 for no limit.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Summaries: what the pipeline returns, and how one is made of the text that a model wrote."""
+"""Summaries: the result of the pipeline, and its construction from text that a model wrote."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SummarySentence:
         start, end: characters of the article's body (of the text, if that was given) that it was taken from. For a
             sentence that was written: those of the sentence that shares most word pairs with it; None where no
             sentence shares any.
-        share: of its word pairs that are there: 1 for a sentence that was taken.
+        share: share of its word pairs that occur in that source; 1 for a sentence that was taken.
     """
 
     text: str
@@ -56,7 +56,7 @@ class Summary(Result):
 
 
 def in_text(summary: Summary, text: str, body: str) -> Summary:
-    """The summary of a plain text's body, with its sentences' places in the text itself."""
+    """Return the summary with its sentences' places in the plain text instead of in the article's body."""
     places = places_in(text, body)
 
     def moved(one: SummarySentence) -> SummarySentence:
@@ -79,7 +79,7 @@ def written(
     sentences: int | None,
     read: int,
 ) -> Summary:
-    """A summary made of the text that a model wrote: whole sentences, their likely sources, and warnings.
+    """Return a summary made of the text that a model wrote: whole sentences, their likely sources, and warnings.
 
     Args:
         article: that the text is about.
@@ -105,7 +105,7 @@ def written(
 
 
 def _within(text: str, finished: bool, max_words: int | None, sentences: int | None) -> list[str]:
-    """The first sentences of a text, within limits; a first sentence that is too long is cut."""
+    """Return the first sentences of a text, within limits; a first sentence that is too long is cut."""
     spans = sentence_spans(text)
     if not finished and len(spans) > 1:
         spans = spans[:-1]  # it was cut off
@@ -122,7 +122,7 @@ def _within(text: str, finished: bool, max_words: int | None, sentences: int | N
 
 
 def _sourced(texts: Sequence[str], body: Sequence[BodySentence]) -> list[SummarySentence]:
-    """Written sentences, each with the sentence of the body that shares most word pairs with it."""
+    """Return written sentences, each with the sentence of the body that shares most word pairs with it."""
     found = [SummarySentence(text=text, start=None, end=None, share=0.0) for text in texts]
     own = [pairs_of(words_of(text)) for text in texts]
     for sentence in body:

@@ -1,6 +1,6 @@
-"""Summarising: `<bos> title <sep> selected body <sep> lead <eos>`, loss on the lead, and the result is a summary.
+"""The summarize task: `<bos> title <sep> selected body <sep> lead <eos>`, loss on the lead; returns a summary.
 
-Torch is imported inside functions, so that the command line can list this task without paying for it.
+Torch is imported inside functions, so that the command line can list this task without loading it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ArticlesTable(DataTable):
             part of `train` is held out.
         held_out: share of the training articles held out, evenly spread.
         limit: training articles to use, evenly spread; 0 for all.
-        valid_limit: validation articles that training looks at; 0 for all.
+        valid_limit: number of validation articles to use, evenly spread; 0 for all.
     """
 
     valid_limit: int = 200
@@ -46,7 +46,7 @@ class VocabularyTable:
     """The table `tokenizer` of a recipe.
 
     Args:
-        model: whose vocabulary is taken; "" for the base model's.
+        model: the model whose vocabulary is used; "" for the base model's.
     """
 
     model: str = ""
