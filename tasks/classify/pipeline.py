@@ -56,7 +56,7 @@ class Classifier:
             raise ConfigError(f"threshold is {threshold}, but must be between 0 and 1")
         self.model, self.head, self.threshold = model, model.head, threshold
         self.codec = ClassifyCodec.from_extra(model.tokenizer, model.extra, model.name)
-        self.pairs: bool | None = model.extra.get("pairs")  # whether it was trained on pairs; older checkpoints do not say
+        self.pairs: bool | None = model.extra.get("pairs")  # trained on pairs? None: an older checkpoint
         if self.head.out_features != len(self.codec.labels):
             raise DataError(
                 f"{model.name}: the head has {self.head.out_features} outputs, for {len(self.codec.labels)} labels"

@@ -156,7 +156,7 @@ def _features(
 
 
 def regress(inputs: Any, truth: Bools, strength: float, *, multi: bool) -> tuple[Floats, Floats]:
-    """Logistic regression: one over all labels, or with `multi` one for each.
+    """Logistic regression over all labels, or with `multi` a separate regression for each label.
 
     Args:
         inputs: (N, K), sparse.
@@ -165,8 +165,8 @@ def regress(inputs: Any, truth: Bools, strength: float, *, multi: bool) -> tuple
         multi: whether labels do not exclude each other.
 
     Returns:
-        weights (C, K) and biases (C,) of logits. A label that all rows have, or none, has a bias alone; without `multi`
-        one that no row has is ruled out by it.
+        weights (C, K) and biases (C,) of logits. A label that all rows have, or no row has, gets only a bias; without
+        `multi`, the bias of a label that no row has is -inf.
     """
     from sklearn.linear_model import LogisticRegression
 
