@@ -124,7 +124,7 @@ class Writer:
         """Continue each prompt.
 
         Args:
-                prompts: a prompt, or a list, tuple, generator or array of prompts; an empty prompt starts a new text.
+            prompts: a prompt, or a list, tuple, generator or array of prompts; an empty prompt starts a new text.
             max_new_tokens: the longest continuation.
             samples: continuations of each prompt (with beams: the best ones).
             seed: the same prompt, seed and settings give the same text, whatever else is in the batch.
