@@ -1,4 +1,4 @@
-"""Groups of commands whose errors name what was nearest."""
+"""Command groups that suggest the nearest command after a typing error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command, or say which is nearest."""
+        """Find the command; raises an error that names the nearest if there is none."""
         name = args[0]
         if not name.startswith("-") and not ctx.resilient_parsing and name not in self.list_commands(ctx):
             raise click.UsageError(f"no {self.kind} {name!r}; {suggest(name, self.list_commands(ctx))}", ctx)
@@ -70,7 +70,7 @@ class TaskGroup(Group):
         return self.command_of(find_task(cmd_name)) if cmd_name in registered() else None
 
     def command_of(self, task: Task[Any, Any, Any]) -> click.Command:
-        """Which command of a task stands in this group."""
+        """The task's command for this group."""
         raise NotImplementedError
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

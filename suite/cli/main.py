@@ -1,4 +1,4 @@
-"""`suite`: the command line, a thin face of the Python API.
+"""`suite`: the command line, a thin layer over the Python API.
 
 Neither this module nor those it imports may import torch at the top: `suite --help` and tab completion are quick.
 """
@@ -60,8 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: words after `suite` (None: those of this process).
 
     Returns:
-        the exit code: 0; 2 for what a user can put right, told in a line on stderr; 130 for Ctrl-C; 141 for a reader
-        that went away.
+        the exit code: 0; 2 for an error that the user can fix, with a line on stderr; 130 for Ctrl-C; 141 for a closed
+        pipe.
     """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -117,7 +117,7 @@ def _plain_warnings() -> Iterator[None]:
 
 
 def _one_line(error: Exception) -> str:
-    """What to tell the user about an error."""
+    """The error as a one-line message for the user."""
     if isinstance(error, click.ClickException):
         text = error.format_message()
     elif isinstance(error, OSError) and error.strerror:
@@ -130,12 +130,12 @@ def _one_line(error: Exception) -> str:
 
 
 def _out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch failed to allocate, which it tells in words alone."""
+    """Whether torch ran out of memory, which only the error's message shows."""
     return "out of memory" in str(error) or "can't allocate memory" in str(error)
 
 
 def _forget_stdout() -> None:
-    """Keep the interpreter from complaining at its end about output that nobody can take."""
+    """Keep the interpreter from complaining at exit about a closed stdout."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""`suite models`: which models come with the package, and what one consists of."""
+"""`suite models`: the embedded models, and the parameters of a model."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def models(ctx: click.Context, as_json: bool) -> None:
 
 
 def describe(name: str, directory: Path) -> dict[str, Any]:
-    """What a checkpoint directory says of itself, read without loading it (and without torch)."""
+    """Metadata of a checkpoint directory, read without loading the model (and without torch)."""
     from suite.tally import read_head
 
     settings, shapes = read_head(directory)
@@ -73,7 +73,7 @@ def describe(name: str, directory: Path) -> dict[str, Any]:
 
 
 def licence(card: Path) -> str:
-    """The licence that a model card names in its head; "" where it names none."""
+    """The licence named in a model card's header; "" if there is none."""
     text = card.read_text(encoding="utf-8") if card.exists() else ""
     found = re.search(r"^licen[cs]e:[ \t]*(.+)$", text, re.IGNORECASE | re.MULTILINE)
     return found.group(1).strip() if found else ""

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their text reaches us."""
+"""Options that several commands share, and reading of prompts from arguments, files and standard input."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from suite.task import embedded
 if TYPE_CHECKING:
     from suite.checkpoint import Model
 
-# fewer parameters than the smallest GPT-2's 124 million: too few to write a summary or to label without training
+# fewer parameters than the smallest GPT-2's 124 million: too few for summaries or for labels without training
 SMALL = 100_000_000
 # not .py or .log: a prompt may be code, such as console.log
 TEXT_FILES = frozenset(
@@ -46,7 +46,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not print no
 
 
 def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Embedded names that begin so, and directories."""
+    """Completions of a model name: embedded models that start with `incomplete`, and directories."""
     names = [CompletionItem(name) for name in embedded() if name.startswith(incomplete)]
     return [*names, CompletionItem(incomplete, type="dir")]
 
@@ -98,17 +98,17 @@ def load_model(model: str, revision: str | None, device: str, quantize: str) -> 
 
 
 def tell_unseen(tokens: int, seen: int) -> None:
-    """Say so if a model will not see all of a prompt."""
+    """Print a notice if the prompt is longer than what the model sees."""
     if tokens > seen:
         notice(f"the prompt has {tokens:,} tokens, but the model sees only the last {seen:,}")
 
 
 def tell_experimental(model: Model, what: str, instead: str) -> None:
-    """Say so if a model has fewer than `SMALL` parameters, with which some of what it can be asked for hardly works.
+    """Print a notice if a model has fewer than `SMALL` parameters, too few for the task at hand.
 
     Args:
-        model: that was asked.
-        what: happens then, such as "invents much of what it writes".
+        model: the model in use.
+        what: what such a model does, such as "invents much of what it writes".
         instead: what to do.
     """
     if model.parameters < SMALL:
@@ -139,10 +139,10 @@ def read_text(source: str, *, whole: bool = False) -> str:
 
 
 def prompt_text(argument: str | None, file: str | None, *, whole: bool = False, quiet: bool = False) -> str:
-    """A prompt from the argument, the file, or standard input where it is piped; else the empty one.
+    """The prompt from the argument, the file, or piped standard input; else the empty string.
 
     Args:
-        argument, file: as they were given.
+        argument, file: the command's argument and option.
         whole: see `read_text`.
         quiet: no warning.
 

@@ -1,4 +1,4 @@
-"""What every command of a task shares: which model, how to run it, and where words go."""
+"""Options that all commands of tasks share: the model, how to run it, and the form of the output."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Session:
         return source is not click.core.ParameterSource.DEFAULT
 
     def notice(self, line: str) -> None:
-        """Tell a person something that is not the result; nothing with --quiet."""
+        """Write a notice to standard error, unless --quiet is given."""
         if not self.quiet:
             notice(line)
 

@@ -51,13 +51,13 @@ def setting(
     type: Any = None,
     **extra: Any,
 ) -> Any:
-    """A field that is also an option of a command.
+    """A dataclass field that is also an option of a command.
 
     Args:
         default: None for an option that may be left out, `REQUIRED` for one that may not.
         help: one sentence; the default is added to it.
         flags: names on the command line (by default `--` and the field's name with hyphens).
-        metavar: what stands for the value in the help.
+        metavar: placeholder of the value in the help.
         shown: the default in words, where the value does not say it; "" to leave it out.
         min, max: of a number.
         type: click's, where the field's type does not say enough.

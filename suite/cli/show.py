@@ -1,4 +1,4 @@
-"""How numbers, tables and bars look in a terminal, and the JSON that stands in for them.
+"""Terminal output: numbers, tables, bars and JSON.
 
 Results go to stdout, notices to stderr; colours appear on terminals alone, and not where NO_COLOR is set.
 """
@@ -28,17 +28,17 @@ def unicode_terminal() -> bool:
 
 
 def first_process() -> bool:
-    """Whether this process is the one that speaks, of those that `torchrun` started."""
+    """Whether this process writes output: the first of those that `torchrun` started."""
     return int(os.environ.get("WORLD_SIZE") or 1) == 1 or os.environ.get("RANK", "0") == "0"
 
 
 def notice(line: str) -> None:
-    """Tell a person something that is not the result."""
+    """Write a notice to stderr."""
     click.secho(line, err=True, dim=True)
 
 
 def write(text: str, *, bold: bool = False) -> None:
-    """Text on stdout as it stands, and at once; bold on a terminal with colours."""
+    """Write text to stdout unchanged and flush; bold on a terminal with colours."""
     colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     sys.stdout.write(click.style(text, bold=True) if bold and colours else text)
     sys.stdout.flush()

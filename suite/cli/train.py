@@ -38,7 +38,7 @@ class TrainCommand(click.Command):
 
 
 def _task_options(args: Sequence[str]) -> list[click.Option]:
-    """The options of the task that the first word names which is no option's value."""
+    """The options of the task named by the first word that is not an option or its value."""
     words = iter(args)
     for word in words:
         if word.startswith("-"):
@@ -53,7 +53,7 @@ def _task_options(args: Sequence[str]) -> list[click.Option]:
 
 
 def _task_of(path: Path) -> str:
-    """The task that a recipe names; "" where it cannot be read, which is told later."""
+    """The task that a recipe names; "" if it cannot be read, which is reported later."""
     try:
         return str(tomllib.loads(path.read_text(encoding="utf-8")).get("task", ""))
     except (OSError, ValueError):

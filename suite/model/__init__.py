@@ -1,4 +1,4 @@
-"""The transformer: its configuration, its attention, its cache."""
+"""The decoder-only transformer, its configuration, attention and key/value cache."""
 
 from suite.model.cache import KVCache
 from suite.model.config import ModelConfig

@@ -38,9 +38,9 @@ def dense(queries: Tensor, keys: Tensor, values: Tensor, pattern: Dense, dropout
 def fused(
     queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout_p: float = 0.0, causal: bool = False
 ) -> Tensor:
-    """PyTorch's kernel on (B, H, T, E) and (B, K, S, E); returns (B, H, T, E), and never tells the weights.
+    """PyTorch's fused kernel on (B, H, T, E) and (B, K, S, E); returns (B, H, T, E), without the weights.
 
-    `mask` is broadcast to (B, H, T, S): True where a query may look, or numbers that are added to the scores.
+    `mask` is broadcast to (B, H, T, S): True where a query may attend, or a float bias that is added to the scores.
     """
     batch, heads, length, width = queries.shape
     groups = heads // keys.shape[1]
@@ -53,7 +53,7 @@ def fused(
 
 
 def plain(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, dropout_p: float) -> Tensor:
-    """What `fused` returns, written out, with the softmax in float32; without a mask the last T of S are causal."""
+    """The same result as `fused` in plain operations, softmax in float32; causal on the last T of S without a mask."""
     length, seen = queries.shape[2], keys.shape[2]
     groups = queries.shape[1] // keys.shape[1]
     if groups > 1:

@@ -1,4 +1,4 @@
-"""What each position attends to, for people to look at.
+"""Attention weights of each layer, for inspection.
 
 Shapes: `B` batch, `T` positions, `S` keys, `C` compressed blocks, `H` heads, `K` key/value heads, `E` head width.
 """
@@ -18,8 +18,8 @@ from suite.model.transformer import Attention, Transformer
 def _weights(attention: Attention, x: Tensor, plan: Plan, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
     """The weights (B, H, T, T) with which a layer attends to its input (B, T, D).
 
-    Fused attention never tells its weights. But what it returns for the columns of an identity matrix in the place of
-    the values is those weights, with every mask, rotation and scale of the pass itself.
+    Fused attention does not return its weights. With the columns of an identity matrix as values, though, its output is
+    those weights, with every mask, rotation and scale of the real pass.
     """
     queries, keys, values = attention.project(x, rotary)
     keys, values = attention.store(keys, values, plan, None)  # (B, K, S, E)
@@ -36,7 +36,7 @@ def _weights(attention: Attention, x: Tensor, plan: Plan, rotary: tuple[Tensor, 
 
 
 def _shared(weights: Tensor, stride: int) -> Tensor:
-    """Weights (B, H, T, T) of positions alone, from (B, H, T, C + T): a block's is shared among its positions."""
+    """Weights (B, H, T, T) by position from (B, H, T, C + T): a block's weight is split among its positions."""
     length = weights.shape[2]
     blocks, single = torch.split(weights, [length // stride, length], dim=-1)
     shares = (blocks / stride).repeat_interleave(stride, dim=-1)

@@ -1,4 +1,4 @@
-"""The key/value cache: what earlier tokens left behind for later ones to attend to.
+"""The key/value cache: keys and values of earlier tokens, for later tokens to attend to.
 
 Shapes: `B` batch, `T` new positions, `S` slots, `K` key/value heads, `E` head width.
 """
@@ -16,13 +16,13 @@ from suite.model.config import ModelConfig
 
 
 class Aligned(NamedTuple):
-    """Where the new tokens of rows lie that all stand at the same position, none of them past the cache's end.
+    """Places of the new tokens when all rows are at the same position and fit in the cache.
 
-    That is all of training, and every single prompt: keys and values are slices.
+    This is the case in training and for single prompts: keys and values are slices.
 
     Attributes:
         start: the position of the first new token.
-        end: the position behind the last; S keys are those from 0 to here.
+        end: the position after the last new token; the S keys are at positions 0 to end - 1.
         positions: (T,) from start to end.
     """
 
@@ -37,15 +37,15 @@ class Aligned(NamedTuple):
 
 
 class Scattered(NamedTuple):
-    """Where the new tokens of rows lie that stand at different positions, have padding, or go round a ring.
+    """Places of the new tokens when rows are at different positions, have padding, or wrap around the ring.
 
     Attributes:
         end: the most tokens that a row will have seen; with a static cache, its capacity.
         capacity: of the cache.
         positions: (B, T) of each new token in its row, padding included.
         starts: (B,) the position of the first new token.
-        newest: (B,) that of the last which is no padding.
-        slots: (B, T) in the cache; padding goes to the one behind the ring.
+        newest: (B,) the position of the last token that is not padding.
+        slots: (B, T) slots in the cache; padding goes to the slot after the ring.
         rows: (B, 1) row numbers, to index beside slots.
     """
 
@@ -79,7 +79,7 @@ Places = Aligned | Scattered
 
 
 class KVCache:
-    """Preallocated keys and values of every layer, each row with a length of its own.
+    """Preallocated keys and values of every layer; each row has its own length.
 
     The token at absolute position `p` of a row lies in slot `p % capacity`. While no row is longer than the capacity
     that is simply slot `p`; past it the slots are a ring, and the oldest tokens are overwritten. One more slot behind
@@ -168,10 +168,10 @@ class KVCache:
         return all_keys[:, :, : places.stop], all_values[:, :, : places.stop]
 
     def advance(self, added: Sequence[int]) -> None:
-        """Count that many more tokens as seen, row by row."""
+        """Add `added[row]` to the number of tokens that each row has seen."""
         self.seen = [seen + new for seen, new in zip(self.seen, added, strict=True)]
         if len(set(added)) == 1:
-            self.lengths = self.lengths + added[0]  # no copy from the host
+            self.lengths = self.lengths + added[0]  # avoids a copy from the host
         else:
             self.lengths = torch.tensor(self.seen, device=self.lengths.device)
 

@@ -1,4 +1,4 @@
-"""Memory-compressed attention: `n` neighbouring keys become one, and so do their values.
+"""Memory-compressed attention: `n` neighbouring keys are merged into a single key, and likewise their values.
 
 A query sees the compressed blocks within its reach, and the positions nearest to it as they are. Like all layers, one
 that compresses first appends to the cache (`append`) and then attends (`attend`), in one of three ways that its
@@ -28,9 +28,9 @@ Compressed = CompressedWhole | CompressedStep | CompressedSlots
 
 
 class Compression(nn.Module):
-    """Makes one key or value out of each `stride` neighbouring ones: a convolution of that kernel and stride.
+    """Merges every `stride` neighbouring keys or values by a convolution with that kernel and stride.
 
-    All heads share it. It is the mean plus what a matrix, zero at first, adds to it.
+    All heads share it. The result is the mean plus the product with a matrix that starts at zero.
     """
 
     def __init__(self, stride: int, width: int) -> None:
@@ -47,7 +47,7 @@ class Compression(nn.Module):
 
 
 def append(stored: Tensor | None, new: Tensor, compress: Callable[[Tensor], Tensor], pattern: Compressed) -> Tensor:
-    """Compress and store what new keys (or values) complete; returns all that can be attended to, (B, K, S, E).
+    """Compress and store completed blocks of keys (or values); returns all that can be attended to, (B, K, S, E).
 
     Args:
         stored: (B, K, slots, E) the layer's part of the cache, as `KVCache` says; None without a cache.
@@ -91,8 +91,8 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, pattern: Compressed, d
 def whole(queries: Tensor, keys: Tensor, values: Tensor, pattern: CompressedWhole, dropout_p: float) -> Tensor:
     """`attend` from position 0: blocks of queries take turns.
 
-    What belongs to one block alone (its mask, and keys and values put side by side) is made again for the gradient:
-    kept, it would grow with the square of T.
+    Tensors of a single block (its mask, its concatenated keys and values) are recomputed in the backward pass: keeping
+    them would take memory that grows with T squared.
     """
     stride, size = pattern.stride, pattern.block
     length = queries.shape[2]

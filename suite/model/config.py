@@ -34,10 +34,10 @@ class ModelConfig:
         norm: "layer" (LayerNorm) or "rms". Source: Zhang and Sennrich 2019.
         activation: "gelu_tanh" (GPT-2), "gelu" (exact), "relu2" (squared ReLU; So et al. 2021) or "swiglu"
             (Shazeer 2020).
-        bias: whether linear layers and LayerNorm have one.
+        bias: whether linear layers and LayerNorm have biases.
         tie_embeddings: whether the output head is the embedding table.
         dropout: probability, on embeddings, attention weights and both residual branches.
-        attention_dropout: that on attention weights, where it is another one (None: dropout).
+        attention_dropout: probability for attention weights, if different (None: dropout).
         windows: per layer, how many tokens back (itself included) a position sees; 0 means the whole context. ()
             means 0 everywhere.
         compress: per layer, how many positions' keys and values become one by a learned convolution of that kernel and
@@ -188,7 +188,7 @@ class ModelConfig:
 
     @property
     def compresses(self) -> bool:
-        """Whether any layer does."""
+        """Whether any layer compresses its keys and values."""
         return max(self.compress, default=0) > 1
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A head that says something of a whole sequence: one linear layer on the transformer's last hidden state.
+"""A head for whole sequences: a linear layer on the hidden state of each sequence's last token.
 
 Shapes: `B` rows, `T` positions, `D` d_model, `C` outputs of the head.
 """
@@ -12,7 +12,7 @@ from suite.model.transformer import Transformer
 
 
 def pool_last(hidden: Tensor, lengths: Tensor) -> Tensor:
-    """The hidden state of each row's last real token, found by length: (B, T, D) and (B,) -> (B, D)."""
+    """The hidden state of each row's last real token: hidden (B, T, D) and lengths (B,) -> (B, D)."""
     return hidden[torch.arange(len(hidden), device=hidden.device), lengths - 1]
 
 
@@ -43,7 +43,7 @@ class Headed(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, tokens: Tensor, lengths: Tensor, prefix: Tensor | None = None) -> Tensor:
-        """Logits of the head.
+        """Logits of the head, (B, C).
 
         Args:
             tokens: (B, T) ids; rows shorter than T are padded on the right with any id.
@@ -56,6 +56,6 @@ class Headed(nn.Module):
         return self.score(self.transformer.hidden(tokens, prefix=prefix), lengths)
 
     def score(self, hidden: Tensor, lengths: Tensor) -> Tensor:
-        """Logits (B, C) of hidden states (B, T, D), for whoever needs those as well."""
+        """Logits (B, C) from hidden states (B, T, D), for callers that need both."""
         scores: Tensor = self.output(self.dropout(pool_last(hidden, lengths)))
         return scores.float()

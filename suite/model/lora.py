@@ -43,7 +43,7 @@ class LoRALinear(nn.Linear):
 
 
 def add_lora(transformer: Transformer, rank: int, alpha: float) -> None:
-    """Freeze the transformer and add to every matrix of its blocks, in place; at first the additions are zero."""
+    """Freeze the transformer and add LoRA to every matrix of its blocks, in place; the additions start at zero."""
     transformer.requires_grad_(False)
     for module in list(transformer.blocks.modules()):
         for name, child in list(module.named_children()):
@@ -52,16 +52,16 @@ def add_lora(transformer: Transformer, rank: int, alpha: float) -> None:
 
 
 def additions(transformer: Transformer) -> dict[str, Tensor]:
-    """The additions' weights by name, without what is frozen."""
+    """The LoRA weights by name, without the frozen weights."""
     return {name: tensor for name, tensor in transformer.state_dict().items() if name.endswith((DOWN, UP))}
 
 
 def merge(weights: Mapping[str, Tensor], added: Mapping[str, Tensor], scale: float) -> dict[str, Tensor]:
-    """Frozen weights and additions as plain weights.
+    """A plain state dict with the LoRA additions merged into the frozen weights.
 
     Args:
-        weights: a state dict; names of additions in it are passed over.
-        added: as `additions` gives them.
+        weights: a state dict; LoRA weights in it are ignored.
+        added: LoRA weights from `additions`.
         scale: alpha / R.
 
     Returns:

@@ -152,7 +152,7 @@ Pattern = Dense | Local | Skewed | Gathered | CompressedWhole | CompressedStep |
 
 
 class Plan(NamedTuple):
-    """What `make_plan` returns.
+    """The plan of a forward pass, from `make_plan`.
 
     Attributes:
         places: where the T new tokens of each row lie.
@@ -178,7 +178,7 @@ def make_plan(
     prefix: Tensor | None = None,
     lengths: Sequence[int] | None = None,
 ) -> Plan:
-    """The plan of one pass.
+    """Make the plan of a forward pass.
 
     Args:
         config: the model's.
@@ -247,7 +247,7 @@ def make_pattern(
     batch: int = 1,
     dtype: torch.dtype = torch.float32,
 ) -> Pattern:
-    """How a layer of that window (0: none) and compression (0: none) looks at keys; the rest is as for `make_plan`."""
+    """The pattern of a layer with this window and compression stride (0: none); the rest is as for `make_plan`."""
     if stride:
         return _compressed(config, places, stride, prefix)
     # positions back that a query sees, itself included; a model that slides never looks past its context
@@ -270,8 +270,8 @@ def visible(queries: Tensor, keys: Tensor, prefix: Tensor | None, reach: int, la
     Args:
         queries, keys: their positions, (..., T, 1) and (..., 1, S).
         prefix: (B,) positions before which both ways are open; None: nowhere.
-        reach: keys so far from their query, or farther, are hidden; 0: none are.
-        lasts: where a key stands for several positions, the last of them; `keys` are then the first.
+        reach: keys at this distance from their query, or farther, are hidden; 0: none are.
+        lasts: for keys merged from several positions, the last of these; `keys` are then the first.
 
     Source: prefix: Liu et al. 2018, "Generating Wikipedia by Summarizing Long Sequences"; Raffel et al. 2020, "T5".
     """
@@ -375,7 +375,7 @@ def _compressed_slots(places: Scattered, stride: int, reach: int, prefix: Tensor
 def compressed_mask(
     queries: Tensor, blocks: Tensor, single: Tensor, stride: int, reach: int, prefix: Tensor | None
 ) -> Tensor:
-    """Whether queries may look at blocks, told by their first positions, and at single positions beside them."""
+    """Mask for queries over blocks, given by their first positions, followed by single positions."""
     see_blocks = visible(queries, blocks, prefix, reach, blocks + (stride - 1)) & (blocks >= 0)
     see_single = visible(queries, single, prefix, stride) & (single >= 0)
     return torch.cat((see_blocks, see_single), dim=-1)

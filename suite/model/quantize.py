@@ -1,7 +1,7 @@
-"""Weights for decoding on a CPU: laid out anew, shortened to float16, or rounded to int8 with one scale a row.
+"""Weights for decoding on a CPU: in a faster layout, as float16, or as int8 with a scale per row.
 
-A decoding step reads every weight once and does little with it, so it takes as long as that reading.
-`prepare_for_inference` makes the weights shorter and the reading faster; activations stay float32.
+A decoding step reads every weight once and does little arithmetic, so memory bandwidth limits it.
+`prepare_for_inference` makes the weights smaller and faster to read; activations stay float32.
 
 Shapes: `O` output channels (rows), `I` input channels (columns).
 """
@@ -66,16 +66,15 @@ def prepare_for_inference(transformer: Transformer, weights: str = "float32") ->
 
 
 def replace(module: nn.Module, name: str, child: nn.Module) -> None:
-    """Put another module in the place of one; the attribute's declared type no longer holds."""
+    """Replace a child module; the attribute's declared type no longer holds."""
     setattr(module, name, child)
 
 
 def lay_out(linear: nn.Linear) -> None:
-    """Store the weight (O, I) of a layer that widens column after column; shapes and results stay.
+    """Store the weight (O, I) column-major if O > I; its shape stays, and results change by rounding at most.
 
-    With one row of input a product then adds up columns instead of taking many short dot products: on two cores a
-    fifth faster, on some half as fast again, and still more with a few rows. A layer that narrows (O <= I) is best as
-    it is.
+    A product with a single row of input then adds up columns instead of taking many short dot products: a fifth
+    faster on two cores, on some half as fast again, and more with a few rows. Layers with O <= I stay as they are.
     """
     if linear.out_features > linear.in_features:
         linear.weight.data = linear.weight.data.t().contiguous().t()
@@ -86,14 +85,14 @@ def _float16(weight: Tensor) -> tuple[Tensor, None]:
 
 
 def short_linear(weight: Tensor, scales: Tensor | None, bias: Tensor | None) -> nn.Module:
-    """The fastest layer there is for a float16 weight (O, I), or an int8 one with scales (O,)."""
+    """The fastest available layer for a float16 weight (O, I), or an int8 weight with scales (O,)."""
     if weight.device.type != "cpu" or "fbgemm" not in torch.backends.quantized.supported_engines:
         return WidenedLinear(weight, scales, bias)
     return Float16Linear(weight, bias) if scales is None else Int8Linear(weight, scales, bias)
 
 
 class WidenedLinear(nn.Module):
-    """A short weight (O, I) that is widened for every product: right on any device, and slow."""
+    """Linear layer that converts its float16 or int8 weight (O, I) for every product: slow, but works on any device."""
 
     weight: Tensor
     scales: Tensor | None
@@ -114,7 +113,7 @@ class WidenedLinear(nn.Module):
 
 
 class ShortEmbedding(nn.Module):
-    """A table (V, D) of short weights whose rows are widened as they are looked up."""
+    """Embedding table (V, D) in float16 or int8; rows are converted to float32 when they are looked up."""
 
     weight: Tensor
     scales: Tensor | None

@@ -90,7 +90,7 @@ class Attention(nn.Module):
         return (keys, values) if cache is None else cache.append(self.layer, keys, values, plan.places)
 
     def attend(self, queries: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Tensor:
-        """What queries (B, H, T, E) gather from keys and values (B, K, S, E): (B, H, T, E)."""
+        """Attention of queries (B, H, T, E) over keys and values (B, K, S, E); returns (B, H, T, E)."""
         dropout_p = self.dropout if self.training else 0.0
         if isinstance(pattern, Dense):
             return dense(queries, keys, values, pattern, dropout_p)
@@ -175,7 +175,7 @@ class Transformer(nn.Module):
     def reset_parameters(self) -> None:
         """N(0, 0.02) for matrices, zero for biases; projections into the residual stream by 1/sqrt(2 n_layer).
 
-        What compresses keys and values begins as their mean: its matrices are zero too.
+        Compression of keys and values starts as their mean: its matrices are zero too.
 
         Source: Radford et al. 2018 (the deviation) and 2019, section 2.3 (the scale).
         """
@@ -197,7 +197,7 @@ class Transformer(nn.Module):
         cache: KVCache | None = None,
         lengths: Sequence[int] | None = None,
     ) -> Tensor:
-        """The residual stream after the last norm.
+        """The residual stream after the last norm, (B, T, D).
 
         Args:
             tokens: (B, T) ids; rows shorter than T are padded on the right with any id.
@@ -232,7 +232,7 @@ class Transformer(nn.Module):
             x = dropout(x, self.config.dropout)
         for block in self.blocks:
             x = block(x, plan, cache, rotary)
-        if cache is not None and not cache.static:  # a static cache is told from outside
+        if cache is not None and not cache.static:  # the caller advances a static cache
             cache.advance(plan.added)
         out: Tensor = self.norm(x)
         return out

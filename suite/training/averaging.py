@@ -14,7 +14,7 @@ from suite.training.state import RunDirectory
 
 
 class Average:
-    """The weights that a recipe wants validated and kept.
+    """The average of a model's weights that a recipe asks for.
 
     Args:
         model: whose weights are averaged.
@@ -34,7 +34,7 @@ class Average:
 
     @torch.no_grad()
     def update(self, step: int, write: bool) -> None:
-        """Take in the weights after `step` steps; of several ranks, one writes snapshots."""
+        """Add the weights after `step` steps to the average; `write` is True on the rank that writes snapshots."""
         if self.ema is not None:
             decay = min(self.config.decay, (1 + step) / (10 + step))
             torch._foreach_lerp_(list(self.ema.values()), list(self.weights.values()), 1 - decay)
@@ -48,7 +48,7 @@ class Average:
         return list(range(self.config.every, step + 1, self.config.every))[-self.config.count :]
 
     def at(self, step: int) -> dict[str, Tensor] | None:
-        """Averaged weights after `step` steps, or None where they are the weights themselves."""
+        """Averaged weights after `step` steps, or None without averaging or before the first snapshot."""
         if self.ema is not None:
             return self.ema
         steps = self.snapshots(step)

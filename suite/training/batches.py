@@ -30,7 +30,7 @@ class Example:
         tokens: ids, at least two.
         prefix: tokens at the start that see each other both ways; 0 is plain causal attention.
         target: index of the first token that the loss counts, at least 1 (token 0 has nothing before it).
-        label: what a head should say of the sequence: a class, or the target of each of the head's outputs.
+        label: the head's target for the sequence: a class, or a target for each of the head's outputs.
 
     Raises:
         DataError: there is nothing to learn from.
@@ -51,7 +51,7 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Examples side by side, padded on the right.
+    """A batch of examples, padded on the right.
 
     Args:
         tokens: (B, T) ids; padding is 0 and is told by length alone.
@@ -116,7 +116,7 @@ class Batch:
 
 
 class ExampleSource(Protocol):
-    """Examples without end: the example at an index is always the same one."""
+    """An endless sequence of examples; an index always gives the same example."""
 
     def __getitem__(self, index: int, /) -> Example:
         """The example at `index`, which may be any number from 0."""
@@ -128,7 +128,7 @@ class ExampleSource(Protocol):
 
 
 class TokenBlocks(Protocol):
-    """Blocks of tokens without end, all of one length, such as `suite.data.text.PackedDocuments`."""
+    """An endless sequence of token blocks of equal length, such as `suite.data.text.PackedDocuments`."""
 
     def __getitem__(self, index: int, /) -> NDArray[np.integer]:
         """Block `index`: length + 1 tokens."""
@@ -146,7 +146,7 @@ class PackedSource:
         return Example(self.blocks[index])
 
     def length(self, index: int, /) -> int:
-        """All blocks are of one length."""
+        """Tokens in a block; all blocks have the same length."""
         return self.size
 
 
@@ -205,7 +205,7 @@ class StepBatches(Protocol):
         ...
 
     def steps(self, epochs: float) -> int:
-        """Steps that so many passes over the examples take."""
+        """Number of steps in `epochs` passes over the examples."""
         ...
 
 
@@ -220,7 +220,7 @@ class FixedBatches:
         return sorted(range(step * self.size, (step + 1) * self.size), key=self.source.length)
 
     def steps(self, epochs: float) -> int:
-        """Steps that so many passes over the examples take.
+        """Number of steps in `epochs` passes over the examples.
 
         Raises:
             ConfigError: the source is endless.
@@ -261,7 +261,7 @@ class TokenBatches:
         return self.plan[step - self.starts[epoch]]
 
     def steps(self, epochs: float) -> int:
-        """Steps that so many passes over the examples take; epochs differ by a few."""
+        """Number of steps in `epochs` passes over the examples; epochs differ by a few steps."""
         return max(1, round(epochs * len(self._plan(0))))
 
     def _plan(self, epoch: int) -> list[list[int]]:
@@ -292,11 +292,11 @@ def micro_batches(
     Args:
         source: of the examples.
         indices: of the whole step, shortest example first.
-        rank, world: this process among how many; shares are interleaved, so that all have alike to do.
+        rank, world: this process's rank and the number of processes; shares are interleaved, to balance the work.
         micro_tokens: tokens in a batch at most, padding included (a single row may be more); 0 for no limit.
 
     Yields:
-        at least one batch; where there are more ranks than examples, one that no loss counts.
+        at least one batch; a rank without examples gets a batch that counts for nothing in the loss.
     """
     rows: list[Example] = []
     if rank >= len(indices):

@@ -1,4 +1,4 @@
-"""What to train on, in which precision, and from which random numbers."""
+"""Device, precision and random seeds of training."""
 
 from __future__ import annotations
 

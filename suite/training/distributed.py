@@ -1,4 +1,4 @@
-"""Several processes that take one optimizer step together, as `torchrun` starts them; one process needs nothing."""
+"""Data-parallel training in several processes started by `torchrun`; a single process needs no setup."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 
 class Ranks:
-    """This process among those that train together.
+    """The group of processes that train together.
 
-    Started by `torchrun`, it joins the others (NCCL on CUDA, gloo elsewhere); else it is alone and every method
-    returns at once.
+    Under `torchrun`, this process joins the others (NCCL on CUDA, gloo elsewhere); otherwise it is alone and every
+    method returns at once.
 
     Args:
-        device: this process's.
+        device: the device of this process.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -54,7 +54,7 @@ class Ranks:
         return list(packed.unbind())
 
     def any(self, flag: bool) -> bool:
-        """Whether any rank says so."""
+        """Whether `flag` is True on any rank."""
         if self.world == 1:
             return flag
         return bool(self.sum([float(flag)])[0] > 0)

@@ -21,12 +21,12 @@ from suite.training.batches import OUTSIDE, Batch
 LossFunction = Callable[[Any, Batch], tuple[Tensor, float, dict[str, Tensor]]]
 
 PIECE = 1 << 22  # logits that exist at one time on a CPU
-SLICE = 1 << 18  # those among them that are worked on at one time: what fits its second cache
+SLICE = 1 << 18  # logits processed at one time: they fit in the CPU's second-level cache
 GPU_PIECE = 1 << 27  # both on a GPU, which wants few large kernels
 
 
 def _losses(logits: Tensor, targets: Tensor, weights: Tensor | None, smoothing: float) -> Tensor:
-    """Cross-entropies of rows of logits, which become the gradients of their weighted sum.
+    """Cross-entropies (n, 1) of rows of logits; overwrites the logits with the gradient of their weighted sum.
 
     Args:
         logits: (n, V), overwritten.

@@ -1,4 +1,4 @@
-"""AdamW, Muon, and how the learning rate moves.
+"""AdamW, Muon and the learning-rate schedule.
 
 Both optimizers decay matrices alone: never norms, biases or other vectors. The embedding tables do decay, as in GPT-2's
 descendants: the token table is mostly the output head as well, and a head that only grows makes logits that only grow.
@@ -48,7 +48,7 @@ def orthogonalise(matrices: Tensor, steps: int = 5, dtype: torch.dtype = torch.f
 
 
 class Muon(Optimizer):
-    """Momentum whose update is orthogonalised: every direction of a matrix moves alike.
+    """Momentum with an orthogonalised update, so that all directions of a matrix move equally far.
 
     The update is scaled to the size that Adam's usually has, so that one learning rate serves both.
 
@@ -136,7 +136,7 @@ def build_optimizers(model: nn.Module, config: OptimizerConfig, dtype: torch.dty
 
 
 def rate_factor(step: int, steps: int, schedule: ScheduleConfig) -> float:
-    """What the learning rate is multiplied with at a step.
+    """The factor of the learning rate at a step, in [0, 1].
 
     Args:
         step: from 0.
@@ -169,7 +169,7 @@ def set_rates(optimizers: Iterable[Optimizer], factor: float) -> None:
 
 
 def optimizer_tensors(optimizers: Iterable[Optimizer], model: nn.Module) -> dict[str, Tensor]:
-    """All the optimizers remember, named "optimizer/KEY/PARAMETER"."""
+    """The state tensors of all optimizers, named "optimizer/KEY/PARAMETER"."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     return {
         f"optimizer/{key}/{names[parameter]}": value
@@ -180,7 +180,7 @@ def optimizer_tensors(optimizers: Iterable[Optimizer], model: nn.Module) -> dict
 
 
 def restore_optimizers(optimizers: Iterable[Optimizer], model: nn.Module, tensors: dict[str, Tensor]) -> None:
-    """The inverse of `optimizer_tensors`; other names in `tensors` are passed over."""
+    """Restore the state that `optimizer_tensors` returned; other names in `tensors` are ignored."""
     found: dict[str, dict[str, Tensor]] = {}
     for key, value in tensors.items():
         kind, _, rest = key.partition("/")

@@ -146,7 +146,7 @@ class TuneConfig:
 
     @property
     def keeps_base(self) -> bool:
-        """Whether the base's own weights do not change, and what is learnt is kept apart from them."""
+        """Whether the base's weights stay frozen, with the trained weights stored separately."""
         return self.kind in ("head", "lora")
 
     def __post_init__(self) -> None:

@@ -1,12 +1,13 @@
-"""What is on disk while a model learns, such that a run killed at any moment goes on as if it never stopped.
+"""The files of a training run; a run killed at any moment resumes as if it had never stopped.
 
-    last/state.safetensors        weights, optimizer state, average, and in its metadata the step and the recipe
+    last/state.safetensors        weights, optimizer state, average; the step and the recipe in its metadata
     best/weights.safetensors      the weights with the best validation loss, averaged if the recipe says so
     snapshots/STEP.safetensors    weights for the mean of the last few
     checkpoint/                   what `suite.load` reads, from the first saved state on; see `suite.training.fit`
-    metrics.jsonl                 a row a log step and a validation
+    metrics.jsonl                 a row for each log step and each validation
 
-Random states are not kept: each step seeds its own generators. One file is one rename, so each is whole or old.
+Random states are not saved: each step seeds its own generators. Each file is replaced by a rename, so it is either the
+complete new version or the old one.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class RunDirectory:
         recipe: dict[str, Any],
         data: str,
     ) -> None:
-        """Write the state, with the recipe and the digest of the data; what was there is whole until the new one is.
+        """Write the state, with the recipe and the digest of the data; the old file is replaced only at the end.
 
         Raises:
             CheckpointError: it could not be written.
@@ -116,7 +117,7 @@ class RunDirectory:
         return Progress(**header["progress"])
 
     def clean(self, step: int) -> None:
-        """Forget what an interrupted session left behind: temporary files, and metrics after `step`."""
+        """Remove what an interrupted session left behind: temporary files, and metrics after `step`."""
         for stray in self.path.glob("**/.*.tmp"):
             stray.unlink()
         if not self.metrics.exists():

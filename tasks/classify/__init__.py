@@ -1,1 +1,1 @@
-"""Classification: a head on the same stack, at the `<cls>` position."""
+"""Text classification: a linear head reads the transformer's hidden state at the `<cls>` token."""

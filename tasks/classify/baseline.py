@@ -1,4 +1,4 @@
-"""What a classifier must beat: the commonest class, and a linear model of words.
+"""Baselines for a classifier: always the most common class, and logistic regression on words.
 
 Shapes: `N` examples, `C` classes.
 """
@@ -19,17 +19,17 @@ from suite.tasks.classify.metrics import Bools, Floats
 from suite.tasks.classify.word_model import regress
 
 WORD = r"\w+"
-STRENGTHS = (3.0, 10.0, 30.0, 100.0)  # of which C is chosen: less and less regularisation
+STRENGTHS = (3.0, 10.0, 30.0, 100.0)  # candidates for C, from strong to weak regularisation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answers:
-    """What a classifier or a baseline says of N records.
+    """Predictions of a classifier or a baseline for N records.
 
     Attributes:
         probabilities: (N, C).
-        predicted: (N, C), the classes it names.
-        settings: what was chosen on the way.
+        predicted: (N, C), True for the classes that are predicted.
+        settings: hyperparameters that were chosen during training.
     """
 
     probabilities: Floats
@@ -38,10 +38,10 @@ class Answers:
 
 
 def truth_of(records: Sequence[Labelled], labels: Sequence[str]) -> Bools:
-    """Which labels each record has, (N, C).
+    """The labels of each record as booleans, (N, C).
 
     Args:
-        records: whose labels are all among `labels`.
+        records: records whose labels are all among `labels`.
         labels: the classes, in the order of their columns.
     """
     column = {label: place for place, label in enumerate(labels)}
@@ -52,16 +52,18 @@ def truth_of(records: Sequence[Labelled], labels: Sequence[str]) -> Bools:
 
 
 def majority(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequence[str], *, multi: bool) -> Answers:
-    """Every example is of the commonest class, with the shares of the training data as probabilities.
+    """Predict the most common class for every record, with the class frequencies in `train` as probabilities.
 
     Args:
         train: records whose labels are all among `labels`.
-        test: records whose texts alone are looked at.
+        test: records to predict; their labels are ignored.
         labels: the classes, in the order of their columns.
-        multi: whether a record may have any number of labels; a share is then of the records, not of the labels.
+        multi: whether a record may have any number of labels; a frequency is then a share of the records, not of the
+            labels.
 
     Returns:
-        answers for `test`; each class, or with `multi` each yes and no, is counted once more than it was seen.
+        answers for `test`. Add-one smoothing: each class, or with `multi` each yes and no, counts once more than it
+        was seen.
     """
     counts = truth_of(train, labels).sum(axis=0)
     shares = (counts + 1) / (len(train) + 2 if multi else counts.sum() + len(labels))
@@ -72,13 +74,13 @@ def majority(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequen
 def linear(train: Sequence[Labelled], test: Sequence[Labelled], labels: Sequence[str], *, multi: bool) -> Answers:
     """Logistic regression on the tf-idf of single words and pairs of neighbours (tf as 1 + log tf).
 
-    Its C is chosen on a tenth of the training data, stratified, by accuracy (with `multi`: micro-F1), then it is
-    trained on all of it. With `multi`, each class has a model of its own, and is named from probability 0.5 on. The two
-    texts of a pair have features of their own.
+    C is chosen on a stratified tenth of the training data by accuracy (with `multi`: micro-F1); then the model is
+    trained on all of it. With `multi`, each class has its own model and is predicted from probability 0.5 up. The two
+    texts of a pair have separate features.
 
     Args:
         train: records whose labels are all among `labels`.
-        test: records whose texts alone are looked at.
+        test: records to predict; their labels are ignored.
         labels: the classes, in the order of their columns.
         multi: whether a record may have any number of labels.
 
@@ -112,7 +114,7 @@ def _likeliest(probabilities: Floats) -> Bools:
 def _train(
     records: Sequence[Labelled], labels: Sequence[str], c: float, *, multi: bool
 ) -> Callable[[Sequence[Labelled]], Floats]:
-    """A function from records to probabilities, (N, C)."""
+    """Train on `train`; returns a function from N records to probabilities, (N, C)."""
     from scipy.sparse import hstack
     from scipy.special import expit, softmax
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -140,5 +142,5 @@ def _train(
 
 
 def _texts(records: Sequence[Labelled]) -> tuple[list[str], list[str]]:
-    """The first and the second texts of all records."""
+    """The first text of each record, and the second text of each."""
     return [record.text for record in records], [record.pair or "" for record in records]

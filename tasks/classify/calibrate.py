@@ -1,4 +1,4 @@
-"""Making probabilities mean what they say: a temperature, and the weight of the linear model of words.
+"""Calibration of a classifier: the temperature of its softmax, and the weight of the linear model of words.
 
 Shapes: `N` examples, `C` classes.
 """
@@ -18,19 +18,19 @@ from suite.tasks.classify.codec import by_length
 from suite.tasks.classify.metrics import Floats, indicators
 from suite.training.batches import Batch, Example
 
-WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 6.0)  # of another model's logits beside one's own
+WEIGHTS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0, 6.0)  # candidate factors of the other model's logits
 TEMPERATURES = (0.01, 100.0)
 
 
 def calibrate(
     model: Headed, examples: Sequence[Example], linear: NDArray[np.float32] | None = None
 ) -> dict[str, float]:
-    """What makes a trained model's probabilities honest on validation examples.
+    """Fit the temperature, and the weight of a linear model, on validation examples.
 
     Args:
-        model: after training.
-        examples: N that it was not trained on.
-        linear: (N, C) logits of another model, to be weighed in.
+        model: the trained model.
+        examples: N examples that it was not trained on.
+        linear: (N, C) logits of the linear model (None: there is none).
 
     Returns:
         {"temperature": ..., "ngram_weight": ...}, for a checkpoint's `extra`.
@@ -53,35 +53,35 @@ def calibrate(
 
 
 def fit_temperature(logits: Any, labels: Any) -> float:
-    """The temperature that logits should be divided by for the least negative log-likelihood.
+    """The temperature that minimises the negative log-likelihood of logits / temperature.
 
-    The labels are smoothed as if one further example were seen with each class equally often. That fades with 1 / N,
-    and keeps the temperature from zero where every example is right, which a few examples easily are.
+    The labels are smoothed as if there were one more example whose label is uniform over the classes. The effect falls
+    as 1 / N; it keeps the temperature above zero when every example is classified correctly, which is likely when there
+    are few.
 
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 4.2; Platt 1999, "Probabilistic outputs
     for support vector machines", section 2.2 (smoothed targets).
 
     Args:
-        logits: (N, C) of examples that were not trained on; array or tensor on the CPU.
-        labels: (N,) columns, or (N, C) yes and no for independent classes.
+        logits: (N, C) for examples that were not trained on; array or tensor on the CPU.
+        labels: (N,) column indices, or (N, C) booleans for independent classes.
 
     Returns:
-        the temperature, in [0.01, 100]; above 1 where the classifier was too sure of itself. 1 where there are no
-        examples.
+        the temperature, in [0.01, 100]; above 1 if the classifier was overconfident, 1 if there are no examples.
     """
     scores, truth = np.asarray(logits, dtype=np.float64), np.asarray(labels)
     if not scores.size:
         return 1.0
     independent = truth.ndim == 2
     targets = _smoothed(truth, scores.shape[1])
-    if not independent:  # the softmax does not see a shift, but rounding does
+    if not independent:  # the softmax is the same after a shift, but rounding errors are smaller
         scores = scores - scores.max(axis=1, keepdims=True)
 
     def slope(log_scale: float) -> float:
-        """d NLL / d scale, which rises with the scale (= 1 / temperature): the NLL is convex in it."""
+        """Derivative of the NLL by scale = 1 / temperature; it increases with scale, because the NLL is convex."""
         scaled = np.exp(log_scale) * scores
         if independent:
-            expected = (1 + np.tanh(scaled / 2)) / 2  # the sigmoid, which cannot overflow so
+            expected = (1 + np.tanh(scaled / 2)) / 2  # the sigmoid, in a form that cannot overflow
         else:
             powers = np.exp(scaled)
             expected = powers / powers.sum(axis=1, keepdims=True)
@@ -99,17 +99,17 @@ def fit_temperature(logits: Any, labels: Any) -> float:
 
 
 def fit_mixture(logits: Any, others: Any, labels: Any) -> tuple[float, float]:
-    """The weight of another model's logits beside these, and the temperature that the sum is divided by.
+    """The weight and the temperature that minimise the NLL of (logits + weight * others) / temperature.
 
-    Both for the least negative log-likelihood, with labels smoothed as in `fit_temperature`.
+    Labels are smoothed as in `fit_temperature`.
 
     Args:
-        logits: (N, C) of examples that neither model was trained on.
-        others: (N, C) of the other model; None where there is none.
-        labels: (N,) columns, or (N, C) yes and no for independent classes.
+        logits: (N, C) for examples that neither model was trained on.
+        others: (N, C) logits of the other model (None: there is none).
+        labels: (N,) column indices, or (N, C) booleans for independent classes.
 
     Returns:
-        the weight, one of `WEIGHTS` (0 without `others`, or where they are no help), and the temperature.
+        the weight, from `WEIGHTS` (0 without `others`, or if they do not help), and the temperature.
     """
     if others is None or not np.size(logits):
         return 0.0, fit_temperature(logits, labels)
@@ -131,7 +131,7 @@ def fit_mixture(logits: Any, others: Any, labels: Any) -> tuple[float, float]:
 
 
 def _smoothed(truth: Any, classes: int) -> Floats:
-    """Labels (N,) or (N, C) as probabilities (N, C), as if one further example had each class equally often."""
+    """Labels (N,) or (N, C) as probabilities (N, C), smoothed as if one more example had a uniform label."""
     independent = truth.ndim == 2
     targets = truth.astype(np.float64) if independent else indicators(truth, classes).astype(np.float64)
     smoothed: Floats = (len(truth) * targets + (0.5 if independent else 1 / classes)) / (len(truth) + 1)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from suite.tasks.classify.zero_shot import ZeroShot
 
 TOP = 3  # labels shown
-LONG = 100_000  # characters that take a laptop some seconds
+LONG = 100_000  # characters; a laptop needs several seconds for them
 
 
 @click.command("classify")
@@ -72,7 +72,7 @@ def run(
 def _check(
     texts: Sequence[str], options: ClassifyRunOptions, choice: LabelOptions, bulk: BulkOptions, session: Session
 ) -> None:
-    """Refuse options that do not go together."""
+    """Raise a usage error for options that contradict each other."""
     one = texts or options.file or options.pair is not None or options.explain or options.top_k is not None
     if (options.lines or bulk.source is not None) and one:
         raise click.UsageError("--lines and --input take no TEXT, --file, --pair, --explain or --top-k")
@@ -92,7 +92,7 @@ def _check(
 
 
 def _given(texts: tuple[str, ...], file: str | None, session: Session) -> list[str]:
-    """The texts that were given, none of them empty."""
+    """The texts from the command line, the file or standard input; raises an error if any is empty."""
     found = read_input(texts, file, quiet=session.quiet)
     for number, text in enumerate(found, 1):
         if not text.strip():
@@ -103,7 +103,7 @@ def _given(texts: tuple[str, ...], file: str | None, session: Session) -> list[s
 
 
 def _load(session: Session, choice: LabelOptions, **changes: Any) -> Model:
-    """The model that the options name; zero-shot, it is a language model unless one is named."""
+    """Load the model that the options name; the default for zero-shot labelling is a language model."""
     if choice.labels is not None and not session.named:
         changes["name"] = "lm"
     return session.load(**changes)

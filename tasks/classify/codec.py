@@ -20,7 +20,7 @@ from suite.text.tokenizer import Tokenizer
 from suite.training.batches import Example
 
 Text = str | tuple[str, str]  # a text, or a pair of texts
-BATCH_TOKENS = 4096  # read at one time, padding included
+BATCH_TOKENS = 4096  # tokens in a batch at inference, padding included
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,14 +28,14 @@ class ClassifyCodec:
     """How texts become sequences for one classifier; kept in its checkpoint.
 
     Args:
-        tokenizer: where it has no `<bos>`, `<sep>` or `<cls>`, as GPT-2's, its `<eos>` stands for them: which token is
-            read is told by length, so they need not differ.
+        tokenizer: if it lacks `<bos>`, `<sep>` or `<cls>`, as GPT-2's does, `<eos>` replaces them. They need not
+            differ, because the head finds the last token by the sequence's length.
         labels: the classes, in the order of the head's outputs.
         multi: whether a text may have several labels.
         attention: "prefix" or "causal".
-        max_tokens: of a sequence.
-        ngram_weight: of the linear model's logits, which are added to the head's.
-        temperature: that their sum is divided by.
+        max_tokens: the longest sequence, in tokens.
+        ngram_weight: factor of the linear model's logits, which are added to the head's.
+        temperature: divisor of that sum.
     """
 
     tokenizer: Tokenizer
@@ -52,10 +52,10 @@ class ClassifyCodec:
 
     @classmethod
     def from_extra(cls, tokenizer: Tokenizer, extra: Mapping[str, Any], name: str) -> ClassifyCodec:
-        """Read what `to_dict` wrote into a checkpoint.
+        """The codec that `to_dict` wrote into a checkpoint.
 
         Raises:
-            CheckpointError: it is not there, or not of this kind.
+            CheckpointError: the checkpoint has none, or it is not valid.
         """
         try:
             fields = {field.name: extra[field.name] for field in dataclasses.fields(cls) if field.name in extra}
@@ -71,16 +71,16 @@ class ClassifyCodec:
         return {**plain, "labels": list(self.labels)}
 
     def special(self, name: str) -> int:
-        """Id of a special token, or of what stands for it."""
+        """Id of a special token, or of `<eos>` if the tokenizer lacks it."""
         found = self.tokenizer.specials.get(name, self.tokenizer.eos)
         if found is None:
             raise DataError(f"the tokenizer has neither {name} nor <eos>")
         return found
 
     def pieces(self, text: Text) -> list[list[int]]:
-        """The sequences that a text is read in: one, or several where it is longer than the model reads at once.
+        """The text as token sequences: a single sequence, or several if the text is longer than `max_tokens`.
 
-        Of a pair, the longer side is cut into pieces, each beside the start of the other side.
+        For a pair, the longer side is cut into pieces, and each piece is joined with the start of the other side.
         """
         first, second = (text, None) if isinstance(text, str) else text
         ids = self.tokenizer.encode(first)
@@ -100,16 +100,16 @@ class ClassifyCodec:
         return [self.special("<bos>"), *ids, *middle, self.special("<cls>")]
 
     def prefix(self, tokens: Sequence[int]) -> int:
-        """How many tokens of a sequence see each other both ways."""
+        """Number of tokens at the start of a sequence that attend in both directions."""
         return len(tokens) if self.attention == "prefix" else 0
 
     def target(self, record: Labelled) -> int | tuple[float, ...]:
-        """What the head should say of a record."""
+        """Training target of a record: its class, or a 0 or 1 for each label."""
         places = [self.labels.index(label) for label in record.labels]
         return tuple(float(place in places) for place in range(len(self.labels))) if self.multi else places[0]
 
     def examples(self, records: Sequence[Labelled]) -> tuple[list[Example], int]:
-        """Records to learn from, and how many of them are too long: those give their first piece."""
+        """Training examples, and how many records were too long; of those only the first piece is used."""
         found, longer = [], 0
         for record in records:
             pieces = self.pieces(text_of(record))
@@ -125,14 +125,14 @@ def text_of(record: Labelled) -> Text:
 
 
 def cut(ids: list[int], size: int) -> list[list[int]]:
-    """Pieces of nearly equal length, of at most `size`."""
+    """Cut ids into pieces of nearly equal length, at most `size` each."""
     count = -(-len(ids) // size)
     borders = [round(place * len(ids) / count) for place in range(count + 1)]
     return [ids[start:end] for start, end in pairwise(borders)]
 
 
 def by_length(sequences: Sequence[Sized]) -> Iterator[list[int]]:
-    """Indices of sequences in batches of similar length, the longest first, so that memory is known from the start."""
+    """Batches of indices of sequences of similar length, longest first, so that peak memory is reached at the start."""
     rows: list[int] = []
     for place in sorted(range(len(sequences)), key=lambda place: -len(sequences[place])):
         if rows and (len(rows) + 1) * len(sequences[rows[0]]) > BATCH_TOKENS:
@@ -144,7 +144,7 @@ def by_length(sequences: Sequence[Sized]) -> Iterator[list[int]]:
 
 
 def pad(sequences: Sequence[Sequence[int]], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Sequences side by side (B, T), padded on the right, and their lengths (B,)."""
+    """Sequences as a tensor (B, T), padded on the right, and their lengths (B,)."""
     rows = [torch.as_tensor(tokens, dtype=torch.long) for tokens in sequences]
     tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
     return tokens.to(device), torch.tensor([len(row) for row in rows], device=device)

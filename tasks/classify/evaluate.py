@@ -1,4 +1,4 @@
-"""How good a classifier is on labelled data, beside the commonest class and a linear model of words."""
+"""Evaluation of a classifier on labelled data, compared with the most common class and a linear model of words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LINEAR = "tf-idf + logistic regression"
 
 
 class _Records(NamedTuple):
-    """Records of the known classes, those of none, and what to say about them."""
+    """Records of known classes, records that belong to no class, and notes for the report."""
 
     inside: list[Labelled]
     outside: list[Labelled]
@@ -48,14 +48,14 @@ def evaluate(
     progress: Callable[[int], object] | None = None,
     say: Callable[[str], object] = lambda line: None,
 ) -> Report:
-    """Accuracy, calibration and mistakes of a classifier, beside baselines on the same records.
+    """Accuracy, calibration and mistakes of a classifier, compared with baselines on the same records.
 
     Args:
         model: a classifier, or with `labels` any language model.
         data: labelled files, folders or data-set names.
         options: how they are read, and what else to measure.
-        labels: classes to choose from zero-shot.
-        threshold: from which probability on a label is assigned, where a text may have several (None: 0.5).
+        labels: classes for zero-shot classification.
+        threshold: least probability at which a label is assigned, if a text may have several (None: 0.5).
         progress: called with the number of texts just classified.
         say: called with a line about work that `progress` does not count.
 
@@ -92,12 +92,12 @@ def evaluate(
 
 
 def _columns(options: ClassifyEvalOptions) -> dict[str, Any]:
-    """What `read_labelled` takes for both the data and the training data."""
+    """Arguments of `read_labelled` that the data and the training data share."""
     return {"pair": options.pair, "separator": options.separator, "names": options.names, "header": options.header}
 
 
 def _read(data: Sequence[str], options: ClassifyEvalOptions, classifier: Classifier | ZeroShot) -> _Records:
-    """Read the records, all of whose labels the classifier knows, and those that belong to no class."""
+    """Read the records; raises a DataError for a label that the classifier does not know."""
     oos_label = options.oos_label
     if oos_label in classifier.labels:
         raise DataError(f"the model knows the label {oos_label!r}, so records with it are not out of scope")
@@ -125,7 +125,7 @@ def _read(data: Sequence[str], options: ClassifyEvalOptions, classifier: Classif
 
 
 def _check_counts(records: Sequence[Labelled], several: int, notes: list[str], *, given: bool, wanted: bool) -> None:
-    """Note what is odd about the records, and refuse those without a label where each text gets one."""
+    """Add notes on several labels and empty texts; raises a DataError for a missing label that the model needs."""
     if several and not given:
         notes.append(f"{count(several, 'record')} with several labels; the model gives only one")
     if not wanted and (bare := next((record for record in records if not record.labels), None)):
@@ -141,7 +141,7 @@ def _ask(
     notes: list[str],
     progress: Callable[[int], object] | None,
 ) -> Answers:
-    """The classifier's answers; texts read in pieces are noted."""
+    """The classifier's answers; adds a note if texts were read in pieces."""
     results = classifier([text_of(record) for record in records], progress=progress)
     if cut := sum(result.pieces > 1 for result in results):
         notes.append(f"{count(cut, 'text')} too long for the model to read at once, read in pieces")
@@ -178,7 +178,7 @@ def _baselines(
 def _compare(
     contenders: dict[str, Answers], records: _Records, labels: Sequence[str], multi: bool, *, oos: bool
 ) -> dict[str, Any]:
-    """The report's data, but for the model's name."""
+    """The report's data, without the model's name."""
     inside, outside, notes = records
     truth = truth_of(inside, labels)
     results = {name: answers.settings | _figures(answers, truth, labels, multi) for name, answers in contenders.items()}
@@ -207,7 +207,7 @@ def _compare(
 
 
 def _require_known(records: Sequence[Labelled], labels: Sequence[str]) -> None:
-    """Raise a DataError that names the first label the model does not know, where it stands and how often."""
+    """Raise a DataError that names the first label the model does not know, its place and its count."""
     known = set(labels)
     unknown = Counter(label for record in records for label in record.labels if label not in known)
     if unknown:
@@ -220,14 +220,14 @@ def _require_known(records: Sequence[Labelled], labels: Sequence[str]) -> None:
 
 
 def _some(records: Sequence[Labelled]) -> str:
-    """The commonest labels, for an error message."""
+    """The most common labels, for an error message."""
     counts = Counter(label for record in records for label in record.labels).most_common()
     more = f" and {len(counts) - 10} more" if len(counts) > 10 else ""
     return ", ".join(label for label, _ in counts[:10]) + more
 
 
 def _figures(answers: Answers, truth: Bools, labels: Sequence[str], multi: bool) -> dict[str, Any]:
-    """The figures of one contender on the records of known classes, which come first."""
+    """The figures of a model or a baseline on the records of known classes, which come first."""
     probabilities, predicted = answers.probabilities[: len(truth)], answers.predicted[: len(truth)]
     classes = truth.argmax(axis=1)
     if multi:
@@ -260,7 +260,7 @@ def _figures(answers: Answers, truth: Bools, labels: Sequence[str], multi: bool)
 
 
 def _plain(value: Any) -> Any:
-    """JSON values, with None for what is undefined: JSON has no NaN."""
+    """The value as JSON types, with None for NaN, which JSON lacks."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):

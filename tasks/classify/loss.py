@@ -1,4 +1,4 @@
-"""The loss of labels, and of next-token prediction beside it.
+"""The training loss of a classifier: labels, and optionally next-token prediction.
 
 Shapes: `B` rows, `T` positions, `D` d_model, `C` classes.
 """
@@ -17,19 +17,19 @@ from suite.training.loss import LossFunction, cross_entropy
 def classification(
     *, smoothing: float = 0.0, lm_weight: float = 0.0, token_dropout: float = 0.0, blank: int = 0
 ) -> LossFunction:
-    """The loss of a head's labels, and of next-token prediction beside it.
+    """The loss of a head's labels, plus `lm_weight` times that of next-token prediction.
 
     The divisor is the number of rows. Rows with a class take cross-entropy over all outputs; rows with a target for
-    each output take the sum of binary cross-entropies. "accuracy" is reported: of the likeliest class, or of the
-    likeliest output being among a row's targets.
+    each output take the sum of binary cross-entropies. It also reports "accuracy": whether the most probable output is
+    the row's class, or is among the row's targets.
 
     Args:
-        smoothing: label smoothing of classes, in training alone.
-        lm_weight: weight of a row's mean next-token loss, in training alone; where rows have a prefix or lose
-            tokens, it costs a second, causal pass. Source: Radford et al. 2018, section 3.2.
-        token_dropout: share of the tokens between a row's first and last that the head does not get to see, in
-            training alone. Source: Iyyer et al. 2015, "Deep Unordered Composition Rivals Syntactic Methods".
-        blank: id that stands in their place.
+        smoothing: label smoothing of classes, only in training.
+        lm_weight: weight of a row's mean next-token loss, only in training; if rows have a prefix or lose tokens, it
+            costs a second, causal pass. Source: Radford et al. 2018, section 3.2.
+        token_dropout: share of the tokens between a row's first and last that are hidden from the head, only in
+            training. Source: Iyyer et al. 2015, "Deep Unordered Composition Rivals Syntactic Methods".
+        blank: id that replaces hidden tokens.
 
     Returns:
         a loss function for `Headed` models.

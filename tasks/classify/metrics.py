@@ -1,7 +1,7 @@
-"""What a classifier's probabilities are worth: how often they are right, and whether they mean what they say.
+"""Metrics of a classifier: accuracy, F1, AUROC, negative log-likelihood and calibration.
 
-Shapes: `N` examples, `C` classes. A class is named by its column; a truth of one class each is (N,) columns, a truth of
-any number of classes is (N, C) booleans.
+Shapes: `N` examples, `C` classes. A class is given as its column index. The truth is (N,) column indices where each
+example has one class, and (N, C) booleans where it may have any number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 BINS = 15  # as in Guo et al. 2017
-SMALLEST = 1e-15  # probabilities below this count as this, so that one example cannot make a mean infinite
+SMALLEST = 1e-15  # smaller probabilities are raised to this, so that a single example cannot make a mean infinite
 
 
 # ---- right and wrong
@@ -29,9 +29,9 @@ class ClassScores:
 
     Attributes:
         precision: share of the predictions of a class that are right; NaN where it is never predicted.
-        recall: share of a class's examples that are found; NaN where it has none.
+        recall: share of a class's examples that are predicted as it; NaN where it has no examples.
         f1: harmonic mean of the two, 0 where nothing is right; NaN where a class is neither predicted nor true.
-        support: examples of each class.
+        support: number of examples of each class.
     """
 
     precision: Floats
@@ -41,15 +41,15 @@ class ClassScores:
 
     @property
     def macro_f1(self) -> float:
-        """Mean F1 of the classes that are true or predicted somewhere; NaN where there are none."""
+        """Mean F1 of the classes that are true or predicted for any example; NaN if there are none."""
         return _mean(self.f1)
 
 
 def indicators(classes: Ints, count: int) -> Bools:
-    """One class of each example as (N, C) booleans.
+    """Class indices (N,) as one-hot booleans (N, C).
 
     Args:
-        classes: (N,) columns.
+        classes: (N,) column indices.
         count: C.
     """
     found: Bools = classes[:, None] == np.arange(count)  # (N, C)
@@ -60,8 +60,8 @@ def class_scores(predicted: Bools, truth: Bools) -> ClassScores:
     """Precision, recall and F1 by class.
 
     Args:
-        predicted: (N, C), which classes the classifier names.
-        truth: (N, C), which are right.
+        predicted: (N, C), True for the classes that are predicted.
+        truth: (N, C), True for the classes that are right.
     """
     right = (predicted & truth).sum(axis=0)
     named, support = predicted.sum(axis=0), truth.sum(axis=0)
@@ -74,15 +74,12 @@ def class_scores(predicted: Bools, truth: Bools) -> ClassScores:
 
 
 def confusion_matrix(predicted: Ints, truth: Bools) -> Ints:
-    """How often each class (row) is taken for each (column).
+    """Confusion matrix (C, C): number of examples by true class (row) and predicted class (column).
 
     Args:
-        predicted: (N,) columns, the likeliest class of each example.
-        truth: (N, C). Where several classes are right, naming one of them is right for each, and naming another is a
-            mistake for each.
-
-    Returns:
-        (C, C) examples.
+        predicted: (N,) column indices of the most probable class.
+        truth: (N, C). An example with several true classes counts in the row of each: on the diagonal if the predicted
+            class is any of them, else in the predicted class's column.
     """
     named = indicators(predicted, truth.shape[1])
     right = (named & truth).any(axis=1)  # (N,)
@@ -92,12 +89,12 @@ def confusion_matrix(predicted: Ints, truth: Bools) -> Ints:
 
 @dataclass(frozen=True, kw_only=True)
 class Confusion:
-    """One class taken for another.
+    """A kind of mistake: a true class and the class predicted instead.
 
     Attributes:
-        truth, predicted: columns of the two.
-        count: examples of `truth` taken for `predicted`.
-        share: of all examples of `truth`.
+        truth, predicted: column indices of the two classes.
+        count: examples of `truth` that are predicted as `predicted`.
+        share: `count` as a share of all examples of `truth`.
     """
 
     truth: int
@@ -107,11 +104,11 @@ class Confusion:
 
 
 def most_confused(matrix: Ints, top: int = 10) -> list[Confusion]:
-    """The most frequent mistakes, those with the larger share of their class first among equals.
+    """The most frequent mistakes, by count and then by share of the true class.
 
     Args:
-        matrix: (C, C) as `confusion_matrix` gives it.
-        top: at most so many.
+        matrix: (C, C) from `confusion_matrix`.
+        top: the most to return.
     """
     support = matrix.sum(axis=1)
     found = [
@@ -127,44 +124,44 @@ def most_confused(matrix: Ints, top: int = 10) -> list[Confusion]:
 
 
 def auroc(scores: Floats, positive: Bools) -> float:
-    """Chance that a positive example scores above a negative one, ties counting half; NaN where one kind is missing.
+    """Probability that a positive example scores above a negative; ties count half, NaN if either kind is missing.
 
     Args:
-        scores: (N,).
-        positive: (N,).
+        scores: (N,) scores, higher for positive examples.
+        positive: (N,) True for positive examples.
 
     Example:
         >>> auroc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True]))
         0.75
     """
     _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks = (counts.cumsum() - (counts - 1) / 2)[place]  # (N,) from 1, equals share the mean of theirs
+    ranks = (counts.cumsum() - (counts - 1) / 2)[place]  # (N,) from 1; ties get their mean rank
     positives = int(positive.sum())
     pairs = positives * (len(positive) - positives)
     return float((ranks[positive].sum() - positives * (positives + 1) / 2) / pairs) if pairs else float("nan")
 
 
 def class_aurocs(probabilities: Floats, truth: Bools) -> Floats:
-    """AUROC of each class against all others.
+    """AUROC of each class against all others, (C,).
 
     Args:
         probabilities, truth: (N, C).
 
     Returns:
-        (C,), NaN for classes that all examples have, or none.
+        (C,), NaN for a class that every example has, or that no example has.
     """
     return np.array([auroc(*columns) for columns in zip(probabilities.T, truth.T, strict=True)])
 
 
 def out_of_scope_auroc(probabilities: Floats, outside: Bools) -> dict[str, float]:
-    """How well an unsure classifier tells what belongs to none of its classes.
+    """AUROCs of detecting examples that belong to no class by the classifier's uncertainty.
 
     Source: Hendrycks and Gimpel 2017, "A Baseline for Detecting Misclassified and Out-of-Distribution Examples in
     Neural Networks" (maximum probability).
 
     Args:
         probabilities: (N, C), each row summing to one.
-        outside: (N,), which examples belong to none of the classes.
+        outside: (N,), True for examples that belong to no class.
 
     Returns:
         AUROC of detection by a low "max_probability" and by a high "entropy".
@@ -180,11 +177,11 @@ def out_of_scope_auroc(probabilities: Floats, outside: Bools) -> dict[str, float
 
 
 def negative_log_likelihood(probabilities: Floats, truth: Ints | Bools) -> float:
-    """Mean -log p of what is true, in nats: of each example, or where truth is (N, C) of each yes and no.
+    """Mean -log p of the truth in nats: per example, or per yes-or-no decision if truth is (N, C).
 
     Args:
-        probabilities: (N, C); below 1e-15 they count as 1e-15.
-        truth: (N,) columns, or (N, C) booleans.
+        probabilities: (N, C); values below 1e-15 are raised to it.
+        truth: (N,) column indices, or (N, C) booleans.
     """
     if truth.ndim == 1:
         chosen = probabilities[np.arange(len(truth)), truth]
@@ -195,13 +192,13 @@ def negative_log_likelihood(probabilities: Floats, truth: Ints | Bools) -> float
 
 @dataclass(frozen=True, kw_only=True)
 class Reliability:
-    """How often predictions of each confidence are right.
+    """Accuracy of predictions by confidence, in bins: a reliability diagram.
 
     Attributes:
-        edges: (bins + 1,) of the bins, from 0 to 1; a bin has its upper edge, not its lower.
-        count: (bins,) predictions.
-        confidence: (bins,) their mean probability; NaN in empty bins.
-        accuracy: (bins,) share of them that is right; NaN in empty bins.
+        edges: (bins + 1,) edges of the bins, from 0 to 1; a bin includes its upper edge, not its lower.
+        count: (bins,) number of predictions.
+        confidence: (bins,) mean probability; NaN in empty bins.
+        accuracy: (bins,) share of correct predictions; NaN in empty bins.
     """
 
     edges: Floats
@@ -222,9 +219,9 @@ def reliability(confidence: Floats, right: Bools, bins: int = BINS) -> Reliabili
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2.
 
     Args:
-        confidence: (N,) probability of each prediction; with one class each, that of the likeliest.
+        confidence: (N,) probability of each prediction; for a single-label classifier, that of the top class.
         right: (N,) whether it was right.
-        bins: how many.
+        bins: number of bins.
     """
     edges = np.linspace(0, 1, bins + 1)
     place = (np.searchsorted(edges, confidence, side="left") - 1).clip(0, bins - 1)  # (N,)
@@ -241,15 +238,15 @@ def reliability(confidence: Floats, right: Bools, bins: int = BINS) -> Reliabili
 
 
 def single_label(probabilities: Floats, truth: Ints) -> dict[str, float]:
-    """The figures of a classifier that gives one class each.
+    """Metrics of a classifier that predicts one class per example.
 
     Args:
         probabilities: (N, C), each row summing to one.
-        truth: (N,) columns.
+        truth: (N,) column indices.
 
     Returns:
         accuracy, macro_f1, auc (mean of the classes against all others, without those that have no examples), nll
-        (nats) and ece (15 bins of equal width over the likeliest class's probability).
+        (nats) and ece (15 bins of equal width over the top class's probability).
     """
     predicted = probabilities.argmax(axis=1)
     wanted = indicators(truth, probabilities.shape[1])
@@ -263,17 +260,17 @@ def single_label(probabilities: Floats, truth: Ints) -> dict[str, float]:
 
 
 def multi_label(probabilities: Floats, predicted: Bools, truth: Bools) -> dict[str, float]:
-    """The figures of a classifier that gives any number of classes.
+    """Metrics of a classifier that predicts any number of classes per example.
 
     Args:
-        probabilities: (N, C), each of its own.
-        predicted: (N, C), which of them are named.
-        truth: (N, C).
+        probabilities: (N, C), independent of each other.
+        predicted: (N, C), True for the classes that are predicted.
+        truth: (N, C), True for the classes that are right.
 
     Returns:
-        subset_accuracy (all classes of an example right), top_accuracy (the likeliest class is one of the right ones,
-        of the examples that have any), micro_f1, macro_f1, auc, nll (nats of a yes or no), ece (15 bins of equal width
-        over every class's probability of every example) and top_ece (over the likeliest class's).
+        subset_accuracy (all classes of an example right), top_accuracy (the top class is right; over the examples that
+        have any class), micro_f1, macro_f1, auc, nll (nats per yes-or-no decision), ece (15 bins of equal width over
+        the probabilities of all classes of all examples) and top_ece (over those of the top class).
     """
     top = truth[np.arange(len(truth)), probabilities.argmax(axis=1)]  # (N,)
     right = 2 * int((predicted & truth).sum())
@@ -297,6 +294,6 @@ def _ratio(part: NDArray[Any], whole: NDArray[Any]) -> Floats:
 
 
 def _mean(values: Floats) -> float:
-    """The mean without NaN, which is NaN only where nothing is left."""
+    """Mean of the values that are not NaN; NaN if there are none."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else float("nan")

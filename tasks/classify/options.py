@@ -1,4 +1,4 @@
-"""Options of `suite run classify` and `suite eval classify`; the latter's are `evaluate`'s in Python, too."""
+"""Options of `suite run classify` and `suite eval classify`; the Python function `evaluate` takes the latter too."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from suite.cli.settings import setting
 
 
 class CommaSeparated(click.ParamType):  # type: ignore[type-arg] # older versions are not generic
-    """Names with commas between them."""
+    """Click type for a comma-separated list of names."""
 
     name = "names"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The names without the spaces around them; what is a sequence already stays as it is."""
+        """The names without surrounding spaces; a sequence is returned as it is."""
         if not isinstance(value, str):
             return value
         return tuple(name.strip() for name in value.split(",") if name.strip())
@@ -30,11 +30,11 @@ SHARE = click.FloatRange(0, 1)
 
 @dataclass(frozen=True, kw_only=True)
 class LabelOptions:
-    """Which labels a text can get.
+    """Options for the labels that a text can get.
 
     Attributes:
-        threshold: from which probability on a label is assigned, where a text may have several.
-        labels: to choose among zero-shot.
+        threshold: least probability at which a label is assigned, if a text may have several.
+        labels: classes for zero-shot classification.
     """
 
     threshold: float | None = setting(
@@ -59,12 +59,12 @@ class ClassifyRunOptions:
 
     Attributes:
         file: a file that holds one text.
-        pair: second text of the one that is given.
+        pair: the second text, for a model of text pairs.
         top_k: number of labels to show.
-        min_probability: below it the answer is "unsure".
+        min_probability: least probability of the top label; below it the answer is "unsure".
         explain: colour the tokens.
-        lines: label the lines of standard input.
-        pair_column: of the second texts of a file.
+        lines: label each line of standard input.
+        pair_column: column with the second texts of a file.
     """
 
     file: str | None = setting(
@@ -82,20 +82,19 @@ class ClassifyRunOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassifyEvalOptions:
-    """What a classifier is measured on, and against; columns are those of `suite.data.labelled.read_labelled`.
+    """Options of `suite eval classify`; columns are those of `suite.data.labelled.read_labelled`.
 
     Attributes:
-        train: labelled data that the baselines learn from (none: there are no baselines).
-        text: columns with the text, joined; guessed where none is named.
+        train: labelled data to train the baselines on (empty: no baselines).
+        text: columns with the text, joined; guessed if none is named.
         label, pair: columns of `data` and `train`.
-        separator: between several labels in a cell.
-        names: of labels that are numbers.
+        separator: separator of several labels in a cell.
+        names: names of labels that are numbers.
         header: whether the first line holds the columns' names (None: guessed).
-        train_text, train_label: the columns of `train`, where they are others.
+        train_text, train_label: the columns of `train`, if they differ.
         limit: evaluate this many records, drawn at random, the same each time.
-        oos_label: records with this label belong to none of the classes. They count only for how well the
-            probabilities tell them from the rest.
-        confused: pairs of classes that the report's tables list.
+        oos_label: label of records that belong to no class. They only count in the AUROC of telling them from the rest.
+        confused: number of confused pairs of classes in the report's tables.
     """
 
     train: tuple[str, ...] = setting((), "Labelled data to train the baselines on.", metavar="SOURCE")
@@ -123,10 +122,10 @@ class ClassifyEvalOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class PictureOptions:
-    """Pictures of an evaluation.
+    """Options for the pictures of an evaluation.
 
     Attributes:
-        reliability, confusion: files to write.
+        reliability, confusion: files to write the two diagrams to.
     """
 
     reliability: Path | None = setting(None, "Draw the calibration (.png or .svg).", metavar="FILE")

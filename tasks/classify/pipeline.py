@@ -30,11 +30,11 @@ Progress = Callable[[int], object]
 
 
 class Classifier:
-    """Labels texts with a model whose head was trained for it.
+    """Labels texts with a model that has a trained classification head.
 
     Args:
-        model: as `suite.load` gives it, with a head.
-        threshold: with several labels a text, the least probability of those that hold.
+        model: a model from `suite.load`, with a head.
+        threshold: least probability at which a label is assigned, if a text may have several.
 
     Raises:
         DataError: the model has no head or no tokenizer.
@@ -56,7 +56,7 @@ class Classifier:
             raise ConfigError(f"threshold is {threshold}, but must be between 0 and 1")
         self.model, self.head, self.threshold = model, model.head, threshold
         self.codec = ClassifyCodec.from_extra(model.tokenizer, model.extra, model.name)
-        self.pairs: bool | None = model.extra.get("pairs")  # whether it was trained on pairs; older ones do not say
+        self.pairs: bool | None = model.extra.get("pairs")  # trained on pairs? None: an older checkpoint
         if self.head.out_features != len(self.codec.labels):
             raise DataError(
                 f"{model.name}: the head has {self.head.out_features} outputs, for {len(self.codec.labels)} labels"
@@ -65,7 +65,7 @@ class Classifier:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The classes it knows."""
+        """The classes, in the order of the head's outputs."""
         return self.codec.labels
 
     @property
@@ -74,18 +74,18 @@ class Classifier:
         return self.codec.multi
 
     def __call__(self, texts: Any, *, min_probability: float = 0.0, progress: Progress | None = None) -> Any:
-        """Label texts: one gives a `Classified`, a sequence gives a list of them.
+        """Label texts: a single text gives a `Classified`, a sequence gives a list of them.
 
         Args:
-            texts: one or several; a pair is a tuple of two strings (see `read_texts`). A text longer than the model's
-                context is read in pieces whose log-odds are averaged, each by its length.
-            min_probability: of the most probable label; below it the label is None.
-            progress: takes the number of texts just done.
+            texts: a text or a sequence; a pair is a tuple of two strings (see `read_texts`). A text longer than the
+                model's context is read in pieces whose log-odds are averaged, weighted by length.
+            min_probability: least probability of the top label; below it the label is None.
+            progress: called with the number of texts just done.
 
         Raises:
-            ConfigError: min_probability is no probability.
-            DataError: a text is no string or not valid Unicode, or is a pair or none against what the model was
-                trained on.
+            ConfigError: min_probability is not in [0, 1].
+            DataError: a text is not a string or not valid Unicode, or is a pair for a model of single texts, or a
+                single text for a model of pairs.
         """
         given, many = read_texts(texts, self.pairs)
         check_minimum(min_probability)
@@ -97,11 +97,11 @@ class Classifier:
         return alike(results, many)
 
     def to_probabilities(self, logits: Tensor) -> Tensor:
-        """Probabilities of logits (..., C): each label's own where a text may have several, else they sum to one."""
+        """Probabilities from logits (..., C): a sigmoid per label if a text may have several, else a softmax."""
         return torch.sigmoid(logits) if self.multi else logits.softmax(dim=-1)
 
     def logits(self, texts: Sequence[Text], progress: Progress | None = None) -> list[tuple[Tensor, int]]:
-        """Logits (C,) of each text before the temperature, and in how many pieces it was read."""
+        """Logits (C,) of each text before the temperature, and the number of pieces it was read in."""
         sequences = [(place, tokens) for place, text in enumerate(texts) for tokens in self.codec.pieces(text)]
         left = [0] * len(texts)
         for place, _ in sequences:
@@ -124,14 +124,14 @@ class Classifier:
         ]
 
     def word_logits(self, texts: Sequence[Text]) -> Tensor:
-        """The linear model's part (N, C) of what `logits` gives; zeros where there is no linear model."""
+        """The linear model's contribution (N, C) to `logits`; zeros if there is no linear model."""
         if self.words is None:
             return torch.zeros(len(texts), len(self.labels))
         return torch.from_numpy(self.codec.ngram_weight * self.words.logits(texts))
 
     @torch.inference_mode()
     def _scores(self, sequences: Sequence[Sequence[int]]) -> Tensor:
-        """(B, C) logits of some sequences, on the CPU."""
+        """Logits (B, C) of token sequences, on the CPU."""
         tokens, lengths = pad(sequences, self.head.weight.device)
         prefix = lengths if self.codec.attention == "prefix" else None
         hidden = self.model.transformer.hidden(tokens, prefix=prefix)  # (B, T, D)
@@ -139,19 +139,19 @@ class Classifier:
         return scores.float().cpu()
 
     def explain(self, text: Text, label: str | None = None) -> Explanation:
-        """How sensitive a label's logit is to each token, by gradient x input on the token embeddings.
+        """The sensitivity of a label's logit to each token, as gradient x input on the token embeddings.
 
-        That shows what a small change nearby would do, to first order; it does not show why the model decided so.
-        What the linear model of words adds to the logit is added to the tokens of those words, evenly by letters.
+        That is the effect of a small change, to first order; it does not show why the model decided as it did.
+        The linear model's contribution of each word is shared among the word's tokens in proportion to their letters.
         Source: Shrikumar et al. 2016, "Not Just a Black Box".
 
         Args:
-            text: at most the model's context.
-            label: the one to explain (None: the most probable).
+            text: a text or a pair that fits in the model's context.
+            label: the label to explain (None: the most probable).
 
         Raises:
-            DataError: the text is longer than the model reads at once, there is no such label, or as for a call.
-            ConfigError: the model was prepared for inference alone.
+            DataError: the text is longer than the model's context, the label is unknown, or as for a call.
+            ConfigError: the model was prepared for inference only.
         """
         [text], _ = read_texts([text], self.pairs)
         sequences = self.codec.pieces(text)
@@ -173,7 +173,7 @@ class Classifier:
         return Explanation(label=self.labels[chosen], pieces=tuple(pieces), weights=tuple(shares))
 
     def _gradients(self, sequence: Sequence[int], text: Text, label: str | None) -> tuple[list[float], int]:
-        """Gradient x input (T) of a label's logit at each token, and the label's place."""
+        """Gradient x input of a label's logit at each of T tokens, and the label's index."""
         transformer = self.model.transformer
         if not isinstance(transformer.tokens, torch.nn.Embedding):
             raise ConfigError("gradients need float32 weights; load the model without quantize")
@@ -197,7 +197,7 @@ class Classifier:
         return (gradient * captured[0].detach()).sum(dim=-1)[0].tolist(), chosen
 
     def _by_words(self, text: Text, pieces: Sequence[str], label: int) -> list[float]:
-        """The linear model's part of a label's logit, by the pieces that joined give the text."""
+        """The linear model's contribution to a label's logit, for each of the pieces that join to the text."""
         sides = (text,) if isinstance(text, str) else text
         letters = [[0.0] * len(side) for side in sides]
         if self.words is not None:
@@ -221,16 +221,17 @@ def fine_tune(
 
     Args:
         texts: at least two; a pair of texts is a tuple.
-        labels: one a text, or a sequence of them where a text may have several; see `suite.data.labelled.label_text`.
+        labels: a label for each text, or a sequence of labels if texts may have several; see
+            `suite.data.labelled.label_text`.
         base: the model to start from, as for `suite.load`.
-        out: directory of the run, to be loaded again with `suite.load` (None: kept in memory alone).
-        settings: lines that change the default recipe, such as "run.epochs=3"; of its table `data`, which is about
-            files, `data.held_out` and `data.limit` alone.
+        out: directory of the run, which `suite.load` can load again (None: the model is only kept in memory).
+        settings: changes to the default recipe, such as "run.epochs=3"; in its table `data`, which is about files,
+            only `data.held_out` and `data.limit`.
         say: as for `suite.training.fit.fit`.
 
     Raises:
-        DataError: texts and labels are not equally many, one of them is none, there are fewer than two classes, or
-            labels are free text (such as texts and labels the wrong way round; see
+        DataError: there are not as many labels as texts, a text or label is invalid, there are fewer than two classes,
+            or labels are free text (for example because texts and labels are swapped; see
             `suite.data.labelled.check_classes`) without the setting "classify.free_labels=true".
         ConfigError: a setting is unknown or has the wrong type.
 
@@ -247,7 +248,7 @@ def fine_tune(
         raise DataError(f"{len(texts)} texts came with {len(labels)} labels")
     task = ClassifyTask()
     recipe = Recipe.load(task.default_recipe(), [f'base="{base}"', *settings])
-    given = {"train": ["texts"]}  # a name for what a recipe must have; nothing reads it
+    given = {"train": ["texts"]}  # a recipe must have a source; nothing reads this name
     tables = task.tables(replace(recipe, data={**given, **recipe.data}))
     if about_files := recipe.data.keys() - {"held_out", "limit"}:
         raise ConfigError(f"settings: data.{min(about_files)} is about files, but texts and labels are given here")

@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".svg")
 BLUE, RED, GREEN, GREY = "#2f6fab", "#d1495b", "#3a9d7c", "#8a8f98"
-COUNTS_UP_TO = 20  # classes of which each cell's count can still be read
-LABELS_UP_TO = 80  # classes that can all be named at the axes
+COUNTS_UP_TO = 20  # most classes for which the counts in the cells are legible
+LABELS_UP_TO = 80  # most classes for which every label fits on the axes
 LABEL_LENGTH = 28  # characters
 
 
 def check_picture(path: Path) -> None:
-    """Raise a ConfigError unless the name ends in a picture format that can be written."""
+    """Raise a ConfigError unless the file name ends in .png or .svg."""
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"{path}: the name of a picture must end in {' or '.join(FORMATS)}")
 
 
 def plot_reliability(found: Reliability, path: Path, *, title: str) -> None:
-    """Draw how often predictions of each confidence are right, over how many there are.
+    """Draw a reliability diagram: accuracy by confidence, above a histogram of the predictions.
 
     Args:
-        found: as `metrics.reliability` gives it.
-        path: where to, .png or .svg.
+        found: the result of `metrics.reliability`.
+        path: file to write, .png or .svg.
         title: what was measured; the calibration error is added.
 
     Raises:
-        ConfigError: the name ends in something else.
+        ConfigError: the file name has another ending.
     """
     check_picture(path)
     figure = _figure(5.4, 6.2)
@@ -73,16 +73,16 @@ def plot_reliability(found: Reliability, path: Path, *, title: str) -> None:
 
 
 def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: str) -> None:
-    """Draw how often each class is taken for each, as a share of the true class's examples.
+    """Draw a confusion matrix, shaded by the share of the true class's examples.
 
     Args:
         matrix: (C, C) counts, the truth in rows.
         labels: names of the C classes.
-        path: where to, .png or .svg.
+        path: file to write, .png or .svg.
         title: what was measured.
 
     Raises:
-        ConfigError: the name ends in something else.
+        ConfigError: the file name has another ending.
     """
     check_picture(path)
     count = len(labels)
@@ -93,7 +93,7 @@ def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: st
     names = [label if len(label) <= LABEL_LENGTH else label[: LABEL_LENGTH - 1] + "…" for label in labels]
     step = -(-count // LABELS_UP_TO)
     font = 9 if count <= COUNTS_UP_TO else 7 if count <= LABELS_UP_TO else 6.5
-    figure = _figure(side, side)  # the axes fill it; what stands around them is added when it is written
+    figure = _figure(side, side)  # the axes fill it; labels around them are added on saving
     axes = figure.add_axes((0, 0, 1, 1))
     image = axes.imshow(_shade(shares), cmap="Blues", vmin=0, vmax=1, aspect="equal", interpolation="nearest")
     ticks = range(0, count, step)
@@ -122,20 +122,20 @@ def plot_confusion(matrix: Ints, labels: Sequence[str], path: Path, *, title: st
 
 
 def _shade(shares: Floats) -> Floats:
-    """How dark shares are drawn: so that few mistakes show beside many right answers, and one shows beside none."""
+    """Darkness in [0, 1] for shares; raised for small shares, so that rare mistakes are visible."""
     shade: Floats = np.where(shares > 0, 0.2 + 0.8 * np.sqrt(shares), 0)
     return shade
 
 
 def _figure(width: float, height: float) -> Figure:
-    """A figure of so many inches that needs no display."""
+    """A figure of the given size in inches, which needs no display."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height))
 
 
 def _write(figure: Figure, path: Path) -> None:
-    """Write a picture, the same bytes each time."""
+    """Write a figure to a file, with the same bytes each time."""
     import matplotlib
 
     kind = path.suffix.lower()[1:]

@@ -15,11 +15,11 @@ ACRONYMS = {"f1": "F1", "ece": "ECE", "auc": "AUC", "nll": "NLL"}
 
 
 def tables(found: Mapping[str, Any], confused: int) -> list[Table]:
-    """Tables of the figures of model and baselines, of the classes, and of the pairs confused most.
+    """Tables of the metrics of model and baselines, of the classes, and of the most confused pairs.
 
     Args:
         found: the data of `evaluate`'s report.
-        confused: pairs to list.
+        confused: number of pairs to list.
     """
     made = [_contenders(found), _classes(found["results"]["model"]["classes"])]
     if pairs := found["confused"][:confused]:

@@ -1,4 +1,4 @@
-"""What a classifier is given and what it gives back."""
+"""Inputs and results of a classifier."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from suite.tasks.classify.codec import Text
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Classified(Result):
-    """What a classifier says about one text; it prints as its labels.
+    """The labels of a text with their probabilities; it prints as its labels.
 
     Attributes:
-        text: as given; of a pair, the first.
-        label: the most probable one, or None where its probability is below the minimum asked for.
-        probability: of the most probable label.
-        labels: those assigned: the one label, or with several labels a text, all at or above the threshold.
-        scores: probability of every label, the highest first. They sum to one, except where a text may have several
-            labels: then each is a yes or no of its own.
-        pieces: how many pieces the text was read in; 1 unless it is longer than the model's context.
+        text: the input; for a pair, the first text.
+        label: the most probable label, or None if its probability is below the requested minimum.
+        probability: probability of the most probable label.
+        labels: the assigned labels: the single label, or if a text may have several, all at or above the threshold.
+        scores: probability of every label, highest first. They sum to 1, unless a text may have several labels: then
+            each label's probability is independent.
+        pieces: number of pieces the text was read in; 1 unless it is longer than the model's context.
     """
 
     text: str
@@ -39,14 +39,14 @@ class Classified(Result):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Explanation:
-    """How sensitive a label's logit is to each token of a text.
+    """The sensitivity of a label's logit to each token of a text.
 
     Attributes:
-        label: the one explained.
-        pieces: the text, cut into tokens; joined they give the text back (of a pair, the two texts one after the
-            other). A character that falls into several tokens stands with the last of them.
-        weights: gradient x input of each, and the share of its words in the linear model's logit, where the classifier
-            has one; above 0 it speaks for the label, to first order.
+        label: the label that is explained.
+        pieces: the text cut into tokens; joined they give the text back (for a pair, both texts in order). A character
+            that spans several tokens is in the last of them.
+        weights: gradient x input of each token, plus its share of the linear model's logit if the classifier has one;
+            above 0 the token favours the label, to first order.
     """
 
     label: str
@@ -65,12 +65,12 @@ def classified(
     """The result for one text.
 
     Args:
-        text: as given.
-        labels: all that the classifier knows.
-        probabilities: of each.
-        minimum: of the most probable label; below it the text has none.
-        threshold: from which on a label is assigned, where a text may have several (None: it has one).
-        pieces: in which the text was read.
+        text: the input.
+        labels: all labels of the classifier.
+        probabilities: probability of each label.
+        minimum: least probability of the top label; below it `label` is None.
+        threshold: least probability at which a label is assigned, if a text may have several (None: it has one).
+        pieces: number of pieces the text was read in.
     """
     scores = dict(sorted(zip(labels, probabilities, strict=True), key=lambda item: -item[1]))
     first, probability = next(iter(scores.items()))
@@ -91,17 +91,17 @@ def classified(
 
 
 def read_texts(inputs: Any, pairs: bool | None) -> tuple[list[Text], bool]:
-    """The texts or pairs of texts given to a classifier, and whether they were several.
+    """The input as a list of texts or pairs, and whether it was a sequence rather than a single text.
 
-    A pair is a tuple of two strings. By itself, not in a list, such a tuple is a pair only for a model of pairs; for
-    any other it is two texts.
+    A pair is a tuple of two strings. A tuple that is not inside a list is a pair only for a model of pairs; for any
+    other model it is two texts.
 
     Args:
-        inputs: one, or a sequence.
-        pairs: whether the model was trained on pairs; None where that is not known.
+        inputs: a text, a pair or a sequence of them.
+        pairs: whether the model was trained on pairs (None: unknown).
 
     Raises:
-        DataError: an input is neither, or is a pair or none against what the model was trained on.
+        DataError: an input is not a text or a pair, or not the kind that the model was trained on.
     """
     if pairs and is_pair(inputs):
         given, many = [inputs], False
@@ -121,19 +121,19 @@ def read_texts(inputs: Any, pairs: bool | None) -> tuple[list[Text], bool]:
 
 
 def is_pair(given: Any) -> bool:
-    """Whether something is a tuple of two strings."""
+    """Whether `given` is a tuple of two strings."""
     return isinstance(given, tuple) and len(given) == 2 and all(isinstance(side, str) for side in given)
 
 
 def check_pairs(trained: bool | None, given: bool) -> None:
-    """Refuse single texts for a model of pairs, and pairs for a model of single texts.
+    """Raise an error for single texts given to a model of pairs, or pairs given to a model of single texts.
 
     Args:
-        trained: whether on pairs; None where that is not known.
-        given: whether it is given pairs.
+        trained: whether the model was trained on pairs (None: unknown).
+        given: whether the inputs are pairs.
 
     Raises:
-        DataError: they differ.
+        DataError: the two differ.
     """
     if trained is not None and trained != given:
         raise DataError(
@@ -144,6 +144,6 @@ def check_pairs(trained: bool | None, given: bool) -> None:
 
 
 def check_minimum(min_probability: float) -> None:
-    """Raise a ConfigError for what is no probability."""
+    """Raise a ConfigError unless min_probability is in [0, 1]."""
     if not 0 <= min_probability <= 1:
         raise ConfigError(f"min_probability is {min_probability}, but must be between 0 and 1")

@@ -1,4 +1,4 @@
-"""One text's labels in a terminal or as JSON, and the explanation of a label."""
+"""Output of a text's labels and of an explanation, in a terminal or as JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOR, AGAINST, BLACK = (195, 153, 111, 75), (230, 223, 216, 209), 16
 
 
 def json_of(result: Classified, pair: str | None, top_k: int | None, explanation: Explanation | None) -> dict[str, Any]:
-    """A result's plain values with the `top_k` highest scores, and with the pair and the explanation where they are."""
+    """A result as JSON values: its `top_k` highest scores, and the pair and the explanation if given."""
     found = {"text": result.text, **({} if pair is None else {"pair": pair}), **result.to_dict()}
     found["scores"] = dict(list(found["scores"].items())[:top_k])
     if explanation is not None:
@@ -27,7 +27,7 @@ def json_of(result: Classified, pair: str | None, top_k: int | None, explanation
 
 
 def show_result(result: Classified, top_k: int, reach: float, *, multi: bool, indent: str) -> None:
-    """Write the labels with the highest probabilities, with bars; all of those assigned."""
+    """Write the `top_k` most probable labels, and all assigned labels, with bars."""
     if not result.labels:
         click.secho(f"{indent}unsure: no label reaches {percent(reach)}", bold=True)
     shown = list(result.scores.items())[: max(top_k, len(result.labels) if multi else 1)]
@@ -51,7 +51,7 @@ def show_explanation(explanation: Explanation, *, quiet: bool) -> None:
     for piece, weight in zip(explanation.pieces, explanation.weights, strict=True):
         level = round(len(FOR) * abs(weight) / strongest)
         shade = (FOR if weight > 0 else AGAINST)[level - 1]
-        for part in piece.splitlines(keepends=True):  # a background would run on to the end of the line
+        for part in piece.splitlines(keepends=True):  # else the background colour would fill the rest of the line
             body = part.rstrip("\r\n")
             click.echo(
                 (click.style(body, bg=shade, fg=BLACK) if level and body else body) + part[len(body) :], nl=False

@@ -1,6 +1,6 @@
 """Classification: `<bos> text <cls>`, and a head that reads the hidden state at `<cls>`.
 
-Torch is imported inside functions, so that the command line can list this task without paying for it.
+Torch is imported inside functions, so that the command line can list this task quickly.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
 class ClassifyData(DataTable):
     """The table `data` of a classification recipe; columns are those of `suite.data.labelled.read_labelled`.
 
-    `train` and `valid` are sources of labelled texts. What is held out is sampled class by class.
+    `train` and `valid` are sources of labelled texts. Held-out texts are sampled class by class.
 
     Args:
-        text, label, pair: columns by name, or by number from 1; guessed by their names where none are given.
-        separator: between several labels in a cell.
+        text, label, pair: columns by name, or by number from 1; guessed by their names if not given.
+        separator: separator of several labels in a cell.
         names: class names for labels that are numbers.
         header: whether the first line of a CSV or TSV file names the columns (None: guessed).
     """
@@ -60,10 +60,9 @@ class ClassifyTokenizer:
     """The table `tokenizer` of a classification recipe.
 
     Args:
-        kind: "base" (the base model's), "model" (that of another model), "bpe" (trained on the training texts) or
-            "bytes".
+        kind: "base" (the base model's), "model" (another model's), "bpe" (trained on the training texts) or "bytes".
         model: name of that other model, as for `suite.load`.
-        vocab_size: of a trained one, special tokens included.
+        vocab_size: size of a trained vocabulary, special tokens included.
     """
 
     kind: Literal["base", "model", "bpe", "bytes"] = "base"
@@ -76,16 +75,17 @@ class ClassifyOptions:
     """The table `classify` of a recipe.
 
     Args:
-        multi: whether a text may have several labels, or none (None: as the training data shows).
-        attention: "prefix" (all tokens of a text see each other) or "causal" (as the base was trained).
-        lm_weight: weight of the language modelling loss beside the label's. Source: Radford et al. 2018 (0.5).
+        multi: whether a text may have several labels, or none (None: decided by the training data).
+        attention: "prefix" (all tokens of a text attend to each other) or "causal" (as the base was trained).
+        lm_weight: weight of the language modelling loss, which is added to the label's. Source: Radford et al. 2018
+            (0.5).
         token_dropout: share of a text's tokens that training hides, so that no single word decides.
-        max_tokens: of a text, specials included; 0 for the model's context. In training a longer text gives its start;
-            in use it is read in pieces.
+        max_tokens: longest text in tokens, specials included; 0 for the model's context. Of a longer text, training
+            uses the start, and inference reads it in pieces.
         calibrate: whether a temperature is fitted on the validation texts. Source: Guo et al. 2017.
         free_labels: whether labels may be free text, see `suite.data.labelled.check_classes`.
-        ngrams: whether a linear model of words and pairs of words, trained beside, is weighed in. The weight is fitted
-            on the validation texts too, and may be 0.
+        ngrams: whether the logits of a linear model of words and word pairs are added. It is trained separately; its
+            weight is fitted on the validation texts too, and may be 0.
     """
 
     multi: bool | None = None
@@ -161,13 +161,13 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
         valid: Sequence[Labelled],
         notes: Sequence[str] = (),
     ) -> TrainingData:
-        """What `prepare` returns, for records in memory.
+        """Training data as from `prepare`, for records that are already in memory.
 
         Args:
-            recipe: of the run.
-            tables: the recipe's, of which `data` has been followed.
+            recipe: the run's recipe.
+            tables: the recipe's tables; `data` is ignored, because the records have been read.
             train, valid: the records.
-            notes: of how they were read.
+            notes: remarks on how they were read.
 
         Raises:
             DataError: fewer than two classes, or a validation label that no training text has.
@@ -210,9 +210,9 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
         )
 
     def pipeline(self, model: Model, **options: Any) -> Classifier | ZeroShot:
-        """A callable from texts to `Classified` results; with `labels`, from any language model without training.
+        """A callable from texts to `Classified` results; with `labels`, zero-shot from any language model.
 
-        The latter is experimental: models of under 100 million parameters are little better than chance.
+        Zero-shot is experimental: models of under 100 million parameters are little better than chance.
         """
         from suite.tasks.classify.pipeline import Classifier
         from suite.tasks.classify.zero_shot import ZeroShot
@@ -220,7 +220,7 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
         return ZeroShot(model, **options) if "labels" in options else Classifier(model, **options)
 
     def bulk_format(self, pipeline: Classifier | ZeroShot) -> BulkFormat:
-        """Columns label and probability, and for a model of several labels a text also labels, a JSON list."""
+        """Columns label and probability; if a text may have several labels, also labels, a JSON list."""
         from suite.task.kit.bulk import BulkFormat
 
         columns = ("label", "probability", *(["labels"] if pipeline.multi else []))
@@ -240,7 +240,7 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
 
 
 def _codec(recipe: Recipe, tables: Tables, train: Sequence[Labelled], valid: Sequence[Labelled]) -> ClassifyCodec:
-    """How sequences are written, for the labels of the training texts."""
+    """The codec for the recipe and the labels of the training texts."""
     from suite.tasks.classify.codec import ClassifyCodec
 
     options = tables.options
@@ -258,7 +258,7 @@ def _codec(recipe: Recipe, tables: Tables, train: Sequence[Labelled], valid: Seq
 
 
 def _tokenizer(table: ClassifyTokenizer, recipe: Recipe, train: Sequence[Labelled]) -> tuple[Tokenizer, int]:
-    """The tokenizer, and how many tokens the model reads at most."""
+    """The tokenizer, and the model's context in tokens."""
     from suite.checkpoint import vocabulary
     from suite.text.tokenizer import Tokenizer
 
@@ -284,14 +284,14 @@ def _calibrated(
     *,
     words: bool,
 ) -> dict[str, Any]:
-    """Temperature and weight of the linear model for a checkpoint, with the linear model's tensors where it has weight.
+    """Temperature and linear-model weight for a checkpoint, plus the linear model's tensors if its weight is not 0.
 
     Args:
-        model: after training.
-        codec: of the model.
+        model: the trained model.
+        codec: the model's codec.
         held: `valid` as sequences.
         train, valid: the records.
-        words: whether there is a linear model.
+        words: whether to train a linear model.
     """
     from suite.tasks.classify.baseline import truth_of
     from suite.tasks.classify.calibrate import calibrate
@@ -307,7 +307,7 @@ def _calibrated(
 
 
 def draw(records: Sequence[Labelled], limit: int, seed: int) -> list[Labelled]:
-    """`limit` of the records at random, one of each class first so that none is lost, in their old order."""
+    """`limit` random records in their original order, with at least one of each class where the limit allows."""
     import numpy as np
 
     order = np.random.default_rng(seed).permutation(len(records)).tolist()
@@ -322,7 +322,7 @@ def draw(records: Sequence[Labelled], limit: int, seed: int) -> list[Labelled]:
 
 
 def check_labels(labels: Sequence[str], train: Sequence[Labelled], valid: Sequence[Labelled], multi: bool) -> None:
-    """Raise a DataError with the record's place if labels cannot be learnt from or validated on."""
+    """Raise a DataError, with the record's place, if the labels do not suit training or validation."""
     if len(labels) < 2:
         raise DataError(
             f"all training texts have the label {labels[0]!r}; a classifier needs two classes"

@@ -1,6 +1,6 @@
-"""What single words and pairs of neighbours say of a text's labels: the linear model that a classifier weighs in.
+"""A linear model of words and word pairs, whose logits are added to those of a classifier's head.
 
-On a few thousand texts, counting words tells some things better than a small transformer does, and errs elsewhere.
+On a few thousand texts, word counts are right in cases where a small transformer errs, and the other way round.
 
 Shapes: `N` texts, `C` labels, `K` n-grams.
 """
@@ -24,19 +24,19 @@ from suite.errors import CheckpointError
 from suite.tasks.classify.codec import Text
 from suite.tasks.classify.metrics import Bools, Floats
 
-WORD = re.compile(r"\w+|[^\w\s]")  # punctuation too: a question mark tells much
+WORD = re.compile(r"\w+|[^\w\s]")  # punctuation too: a question mark is informative
 STRENGTH = 10.0  # C of the regression; the weight beside the head is fitted on other texts
-TEXTS = 2  # that an n-gram must occur in
-PREFIX = "ngrams."  # of the tensors' names in a checkpoint
+TEXTS = 2  # least number of texts that an n-gram must occur in
+PREFIX = "ngrams."  # prefix of the tensors' names in a checkpoint
 
 
 class Gram(NamedTuple):
-    """A word, or two that follow each other.
+    """A word or a pair of adjacent words.
 
     Attributes:
         side: 0, or 1 in the second text of a pair.
-        start, end: where it stands in that text.
-        code: CRC-32 of its words in small letters; that two n-grams share one is rare, and does little.
+        start, end: its span in that text, in characters.
+        code: CRC-32 of its words in lower case; collisions are rare and do little harm.
     """
 
     side: int
@@ -46,7 +46,7 @@ class Gram(NamedTuple):
 
 
 def grams(text: Text) -> Iterator[Gram]:
-    """The n-grams of a text, or of the two of a pair."""
+    """The n-grams of a text, or of both texts of a pair."""
     for side, part in enumerate((text,) if isinstance(text, str) else text):
         words = [(match.start(), match.end(), match.group().lower()) for match in WORD.finditer(part)]
         for start, end, word in words:
@@ -64,8 +64,8 @@ class WordModel:
     """A linear model of the tf-idf of words and pairs of words (tf as 1 + log tf, rows of length 1).
 
     Attributes:
-        codes: (K,) uint32 of the n-grams, rising.
-        idf: (K,) float32.
+        codes: (K,) uint32 codes of the n-grams, ascending.
+        idf: (K,) float32 inverse document frequencies.
         weight: (C, K) float32.
         bias: (C,) float32.
     """
@@ -77,12 +77,12 @@ class WordModel:
 
     @classmethod
     def fit(cls, texts: Sequence[Text], truth: Bools, *, multi: bool) -> WordModel | None:
-        """Learn from N texts and their labels (N, C); None where no n-gram occurs in two texts.
+        """A model trained on N texts and their labels (N, C); None if no n-gram occurs in two texts.
 
         Args:
-            texts: to learn from.
-            truth: which labels each has; without `multi` exactly one, and each label somewhere.
-            multi: whether each label has a model of its own.
+            texts: the training texts.
+            truth: the labels of each text; without `multi` exactly one, and each label occurs.
+            multi: whether each label has a separate yes-or-no model.
         """
         from scipy.sparse import csr_matrix
 
@@ -101,10 +101,10 @@ class WordModel:
 
     @classmethod
     def from_tensors(cls, tensors: Mapping[str, Tensor], labels: int, name: str) -> WordModel | None:
-        """Read what `tensors` gave; None where there is none of it.
+        """The model in a checkpoint's tensors, as `tensors` returned them; None if there is none.
 
         Raises:
-            CheckpointError: a tensor is missing, or misshapen for so many labels.
+            CheckpointError: a tensor is missing, or its shape does not fit the number of labels.
         """
         parts = {key.removeprefix(PREFIX): tensor for key, tensor in tensors.items() if key.startswith(PREFIX)}
         if not parts:
@@ -120,12 +120,12 @@ class WordModel:
         return cls(codes=parts["codes"].numpy().view(np.uint32), **arrays)
 
     def tensors(self) -> dict[str, Tensor]:
-        """For a checkpoint; codes as int32, which have the same bits."""
+        """The tensors for a checkpoint; codes are int32 with the same bits."""
         arrays = {"codes": self.codes.view(np.int32), "idf": self.idf, "weight": self.weight, "bias": self.bias}
         return {PREFIX + key: torch.from_numpy(array) for key, array in arrays.items()}
 
     def logits(self, texts: Sequence[Text]) -> NDArray[np.float32]:
-        """(N, C)."""
+        """Logits of N texts, (N, C)."""
         found = np.tile(self.bias, (len(texts), 1))
         for row, text in zip(found, texts, strict=True):
             columns, values = _features(text, self.codes, self.idf)
@@ -133,7 +133,7 @@ class WordModel:
         return found
 
     def shares(self, text: Text, label: int) -> list[tuple[Gram, float]]:
-        """What each n-gram of a text adds to a label's logit, one that occurs several times the same each time."""
+        """The n-grams of a text and what each adds to a label's logit, shared evenly among repeats of an n-gram."""
         columns, values = _features(text, self.codes, self.idf)
         added = dict(zip(self.codes[columns].tolist(), (self.weight[label, columns] * values).tolist(), strict=True))
         found = [gram for gram in grams(text) if gram.code in added]
@@ -144,7 +144,7 @@ class WordModel:
 def _features(
     text: Text, known: NDArray[np.uint32], idf: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Columns of the known n-grams (K,) that a text has, and their tf-idf."""
+    """Columns of the known n-grams (K,) that occur in a text, and their tf-idf."""
     codes = np.fromiter((gram.code for gram in grams(text)), np.uint32)
     codes, counts = np.unique(codes, return_counts=True)
     columns = np.searchsorted(known, codes).clip(max=len(known) - 1)
@@ -156,7 +156,7 @@ def _features(
 
 
 def regress(inputs: Any, truth: Bools, strength: float, *, multi: bool) -> tuple[Floats, Floats]:
-    """Logistic regression: one over all labels, or with `multi` one for each.
+    """Logistic regression over all labels, or with `multi` a separate regression for each label.
 
     Args:
         inputs: (N, K), sparse.
@@ -165,8 +165,8 @@ def regress(inputs: Any, truth: Bools, strength: float, *, multi: bool) -> tuple
         multi: whether labels do not exclude each other.
 
     Returns:
-        weights (C, K) and biases (C,) of logits. A label that all rows have, or none, has a bias alone; without `multi`
-        one that no row has is ruled out by it.
+        weights (C, K) and biases (C,) of logits. A label that all rows have, or no row has, gets only a bias; without
+        `multi`, the bias of a label that no row has is -inf.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -1,4 +1,4 @@
-"""Labels of one's own from a language model that nobody trained to classify.
+"""Zero-shot classification: any labels, from a language model that was not trained to classify.
 
 Shapes: `C` labels.
 """
@@ -21,10 +21,10 @@ from suite.tasks.classify.results import check_minimum, classified, read_texts
 
 
 class ZeroShot:
-    """Labels texts with any language model, by how much more likely each label becomes behind the text.
+    """Labels texts with any language model, by how much more probable each label becomes after the text.
 
-    A label's score is its log-probability behind the text less that behind an empty text, a token: what is common
-    anyway gains nothing. Experimental: models of under 100 million parameters, such as the embedded one, are little
+    A label's score is its mean log-probability per token after the text, minus that after an empty text, so that common
+    labels have no advantage. Experimental: models of under 100 million parameters, such as the embedded one, are little
     better than chance. Source: Holtzman et al. 2021, "Surface Form Competition" (PMI); Zhao et al. 2021.
 
     Args:
@@ -63,7 +63,7 @@ class ZeroShot:
     def __call__(self, texts: Any, *, min_probability: float = 0.0, progress: Progress | None = None) -> Any:
         """Label texts; arguments and results as for `Classifier`. The probabilities are not calibrated.
 
-        A text longer than the model's context is read in pieces, whose scores are averaged, each by its length.
+        A text longer than the model's context is read in pieces, whose scores are averaged, weighted by length.
         """
         check_minimum(min_probability)
         given, many = read_texts(texts, None)
@@ -81,7 +81,7 @@ class ZeroShot:
         return alike(results, many)
 
     def _logprobs(self, ids: Sequence[int]) -> Tensor:
-        """(C,) mean log-probability a token of each label behind a text that fits."""
+        """Mean log-probability per token of each label after a text that fits the context, (C,)."""
         prompt = [*self.before, *ids, *self.after]
         batch = max(1, BATCH_TOKENS // (len(prompt) + max(map(len, self.answers))))
         found = continuation_logprobs(self.model.transformer, prompt, self.answers, batch=batch)

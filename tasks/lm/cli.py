@@ -58,7 +58,7 @@ def run(prompt: str | None, options: LMRunOptions, bulk: BulkOptions, session: S
 
 
 def continue_file(writer: Writer, options: LMRunOptions, bulk: BulkOptions, session: Session) -> None:
-    """Continue every prompt of a file. The seed is 0 where none is given: the same command resumes a stopped run."""
+    """Continue every prompt of a file. The default seed is 0, so that the same command resumes a stopped run."""
     settings = {name: value for name, value in asdict(options).items() if name not in ("file", "no_echo")}
     settings["seed"] = options.seed or 0
     run_bulk(LMTask(), writer, partial(writer, **_call(options), seed=settings["seed"]), bulk, session, settings)
@@ -92,7 +92,7 @@ def continue_text(writer: Writer, text: str, options: LMRunOptions, session: Ses
 
 
 def _call(options: LMRunOptions) -> dict[str, Any]:
-    """The pipeline's arguments but for prompt and seed."""
+    """The pipeline's arguments, except prompt and seed."""
     return {
         "max_new_tokens": options.max_new_tokens,
         "samples": options.samples,
@@ -148,7 +148,7 @@ def evaluate(data: tuple[str, ...], options: LMEvalOptions, shown: ReportOptions
     with ExitStack() as stack:
 
         @cache
-        def bar() -> Any:  # made when the first tokens are scored: before that, tokenising has a bar of its own
+        def bar() -> Any:  # made when the first tokens are scored: before that, tokenising shows its own bar
             return stack.enter_context(session.progress("scoring", unit="tokens"))
 
         report = LMTask().evaluate(model, data, options=options, progress=lambda tokens: bar().update(tokens))

@@ -1,4 +1,4 @@
-"""How well a language model predicts text: nats, perplexity, bits per byte, beside counting and compressing."""
+"""Evaluation of a language model on text: nats, perplexity, bits per byte, compared with n-grams and xz."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ def evaluate(
     cache: Path | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Report:
-    """Loss of a model on text, beside baselines on the same text.
+    """Loss of a model on text, compared with baselines on the same text.
 
-    The documents stand one after another, each ended by `<eos>`, which counts as a token; the first is preceded by
-    one. Bits per byte divide by the UTF-8 bytes of the documents, so models with different vocabularies, and xz,
-    compare.
+    The documents are concatenated, each followed by `<eos>`, which counts as a token; another `<eos>` precedes the
+    first. Bits per byte divide by the UTF-8 bytes of the documents, so that models with different vocabularies, and xz,
+    can be compared.
 
     Args:
         model: to evaluate.
         data: files, folders, globs or data-set names; of a data set without a split in its name, its test split.
-        options: windows, baselines, and which of the text.
+        options: windows, baselines, and which part of the text to use.
         cache: for the tokenised text (None: the user's cache).
         progress: called with the number of tokens just scored.
 
     Returns:
         a report; its `data` has `sources` (lines on splits that were chosen), `documents`, `tokens`, `bytes`, `length`,
         `stride`, and under `results` for each of "model", "unigram", "trigram" and "xz -9" its `nats_per_token`,
-        `perplexity` and `bits_per_byte` (xz: the last alone).
+        `perplexity` and `bits_per_byte` (xz: only the last).
 
     Raises:
         DataError: the model has no tokenizer, or there is no text.
@@ -124,9 +124,9 @@ def _baselines(
 def _ngram_losses(
     documents: TokenDocuments, counted: TokenDocuments | None, order: int, vocab_size: int
 ) -> NDArray[np.float64]:
-    """-log p of every token by n-grams counted elsewhere."""
+    """-log p of every token under n-grams, counted on other text."""
     texts = list(documents)
-    if len(texts) == 1:  # one long text: its two halves
+    if len(texts) == 1:  # a single long text is split in two halves
         middle = len(texts[0]) // 2
         texts = [texts[0][:middle], texts[0][middle:]]
     if counted is not None:

@@ -1,4 +1,4 @@
-"""`suite next`: what the model expects to come next, with true probabilities."""
+"""`suite next`: the most likely next tokens with their true probabilities."""
 
 from __future__ import annotations
 

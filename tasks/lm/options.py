@@ -20,15 +20,15 @@ class LMRunOptions:
     """Options of `suite run lm`.
 
     Attributes:
-        file: holds the prompt.
-        max_new_tokens: of a continuation.
+        file: file that holds the prompt.
+        max_new_tokens: the most tokens in a continuation.
         temperature, top_k, top_p, min_p, repetition_penalty, no_repeat_ngram: see `suite.Sampling`; None for the
             pipeline's own.
         stop: strings that end a continuation.
         seed: of sampling; None to draw one.
         samples: continuations of a prompt.
-        beams: of beam search; None to sample.
-        no_echo: whether the prompt is left out of what is written.
+        beams: number of hypotheses in beam search; None to sample.
+        no_echo: whether to leave the prompt out of the output.
     """
 
     file: str | None = setting(None, FILE, metavar="FILE", type=click.Path())
@@ -72,7 +72,7 @@ class LMRunOptions:
         return {name: value for name, value in given.items() if value is not None}
 
     def check(self) -> None:
-        """Refuse options that do not go together."""
+        """Raise a usage error for options that contradict each other."""
         if self.beams is None:
             return
         if self.rules or self.stop or self.seed is not None:
@@ -88,12 +88,12 @@ class LMEvalOptions(EvalOptions):
     """Options of `suite eval lm`.
 
     Attributes:
-        train: text that the n-grams are counted on; none for each half of the documents by the counts of the other.
-        limit: documents, evenly spread; 0 for all.
+        train: text to count the n-grams on; if empty, each half of the documents is scored with the other's counts.
+        limit: number of documents, evenly spread; 0 for all.
         stride: tokens from one window's start to the next (None: half of `length`); a token sees at least
             `length - stride` tokens before it.
         length: tokens in a window (None: the model's context).
-        column: of records with several.
+        column: column with the text, for records with several columns.
     """
 
     train: tuple[str, ...] = setting(

@@ -27,13 +27,13 @@ class Text(Result):
     """One continuation.
 
     Attributes:
-        prompt: what it continues.
-        text: the continuation alone.
-        tokens: its ids.
-        logprobs: of each token under the model itself, before temperature and the like, in nats.
-        top: per token, the most likely tokens at its place as (id, log-probability); empty unless asked for.
+        prompt: the text that it continues.
+        text: the continuation without the prompt.
+        tokens: ids of its tokens.
+        logprobs: log-probability of each token under the model in nats, before temperature and sampling rules.
+        top: for each position, the most likely tokens as (id, log-probability); empty unless requested.
         finish: "stop" at `<eos>` or a stop string, "length" at max_new_tokens.
-        score: of beam search, else None.
+        score: score from beam search, else None.
     """
 
     prompt: str
@@ -50,7 +50,7 @@ class NextToken:
     """A token that may come next.
 
     Attributes:
-        id: in the vocabulary.
+        id: its id in the vocabulary.
         text: as `Tokenizer.token_text` shows it.
         probability: of the softmax over the whole vocabulary.
     """
@@ -62,14 +62,14 @@ class NextToken:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class NextTokens(Result):
-    """The most likely next tokens; as text, the first of them.
+    """The most likely next tokens; it prints as the most likely.
 
     Attributes:
-        prompt: what they follow.
-        prompt_tokens: how many tokens that is.
-        next: most likely first. Their probabilities are not scaled to sum to one.
-        rest: probability of all other tokens together.
-        others: how many those are.
+        prompt: the text before them.
+        prompt_tokens: length of the prompt in tokens.
+        next: the tokens, most likely first. Their probabilities are not scaled to sum to 1.
+        rest: total probability of all other tokens.
+        others: number of other tokens.
     """
 
     prompt: str
@@ -124,7 +124,7 @@ class Writer:
         """Continue each prompt.
 
         Args:
-            prompts: one, or a list, tuple, generator or array of them; an empty one starts a new text, from `<eos>`.
+            prompts: a prompt, or a list, tuple, generator or array of prompts; an empty prompt starts a new text.
             max_new_tokens: the longest continuation.
             samples: continuations of each prompt (with beams: the best ones).
             seed: the same prompt, seed and settings give the same text, whatever else is in the batch.
@@ -134,8 +134,7 @@ class Writer:
             settings: fields of `suite.Sampling` for this call alone.
 
         Returns:
-            a `Text` for one prompt, and a list for several; where there is more than one sample, a list of them stands
-            in the place of each `Text`.
+            a `Text` for a single prompt, a list for several; with more than one sample, a list of `Text` per prompt.
 
         Raises:
             DataError: a prompt is not text.
@@ -162,7 +161,7 @@ class Writer:
         stop: str | Sequence[str] = (),
         **settings: Any,
     ) -> Iterator[Step]:
-        """The same tokens as a call gives, each as soon as it is there; `Step.text` is what can be shown with it."""
+        """Yield the tokens of a call as they are sampled; `Step.text` is the text that can be shown so far."""
         texts, _ = several(prompts, what="prompt")
         return stream(
             self.model.transformer,
@@ -183,7 +182,7 @@ class Writer:
 
         Raises:
             DataError: a prompt is not text.
-            ConfigError: there are not so many tokens in the vocabulary.
+            ConfigError: `k` is larger than the vocabulary.
         """
         size = self.model.config.vocab_size
         if not 1 <= k <= size:
@@ -192,9 +191,9 @@ class Writer:
         return alike([self._next(text, k) for text in texts], many)
 
     def encode(self, prompt: str) -> list[int]:
-        """The tokens a prompt stands for: its own, or `<eos>` where it has none, which is where texts start.
+        """Token ids of a prompt; an empty prompt becomes `<eos>`, which starts a text.
 
-        A prompt is not put behind `<eos>`: it may come from the middle of a text, and GPT-2 is used so everywhere.
+        Other prompts get no `<eos>` in front: they may come from the middle of a text, as is usual with GPT-2.
         """
         ids = self.tokenizer.encode(prompt)
         if ids:
@@ -205,14 +204,14 @@ class Writer:
 
     @property
     def stop_tokens(self) -> tuple[int, ...]:
-        """What ends a text."""
+        """Ids of the tokens that end a text."""
         return () if self.tokenizer.eos is None else (self.tokenizer.eos,)
 
     def _sampling(self, settings: dict[str, Any]) -> Sampling:
-        """The settings of one call; ids that only pad a vocabulary to a round size are never drawn."""
+        """The settings of one call; ids that only pad the vocabulary to a round size are never sampled."""
         sampling = with_settings(self.sampling, settings)
         padding = range(self.tokenizer.vocab_size, self.model.config.vocab_size)
-        if not padding:  # nearly always, and then the fast paths without any bias stay open
+        if not padding:  # the usual case: without a bias, sampling can take its fast paths
             return sampling
         return dataclasses.replace(sampling, logit_bias={**sampling.logit_bias, **dict.fromkeys(padding, -math.inf)})
 
@@ -282,7 +281,7 @@ class Writer:
 
     def _next(self, prompt: str, k: int) -> NextTokens:
         given = self.encode(prompt)
-        # what scrolled out of the context does not count, as in generation
+        # only the last `context` tokens count, as in generation
         ids = torch.tensor([given[-self.model.config.context :]])
         transformer = self.model.transformer
         with torch.inference_mode():

@@ -1,6 +1,6 @@
 """Language modelling: `<eos> text`, loss on every token, and the result is more text.
 
-Torch is imported inside functions, so that the command line can list this task without paying for it.
+Torch is imported inside functions, so that the command line can list this task quickly.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class LMDataTable(DataTable):
         train, valid: files, folders, globs or data-set names. Without `valid`, a part of `train` is held out.
         held_out: share of the training documents (or, where they are few, of each document's end) held out.
         limit: training documents to use, drawn by the seed; 0 for all.
-        column: of records that have several.
-        window: tokens of a training example; 0, or more than that, for the model's context.
-        valid_tokens: tokens of the validation text that training looks at, from its start; 0 for all.
+        column: column with the text, for records that have several.
+        window: tokens in a training example; 0, or a larger number than the model's context, for the context.
+        valid_tokens: number of tokens, from the start of the validation text, that training validates on; 0 for all.
     """
 
     column: str = "text"
@@ -54,7 +54,7 @@ class LMTokenizerTable(TokenizerTable):
 
     Args:
         kind, vocab_size, path: as for every task.
-        characters: of the training text that BPE is trained on, documents spread over all of it.
+        characters: characters of the training text to train BPE on, taken from documents spread over all of it.
     """
 
     characters: int = 30_000_000
