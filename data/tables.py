@@ -1,4 +1,4 @@
-"""Read tables with named columns from CSV, TSV, JSON lines, JSON, parquet, hub data sets, and folders of texts by class.
+"""Tables with named columns from CSV, TSV, JSON lines, JSON, parquet, hub data sets, and folders of texts by class.
 
 Each row carries its file and line for errors; notes collect what was guessed or left out.
 """

@@ -175,7 +175,7 @@ def split_documents(documents: TokenDocuments, fraction: float, seed: int = 0) -
         else:
             sizes = offsets[:, 1] - offsets[:, 0]
             away = np.abs(sizes - fraction * sizes.sum())
-            held[np.where(sizes > 1, away, np.inf).argmin()] = True  # a document of a single token has nothing to predict
+            held[np.where(sizes > 1, away, np.inf).argmin()] = True  # one token has nothing to predict
         parts = offsets[~held], offsets[held]
     else:
         starts, stops = offsets.T
