@@ -335,7 +335,11 @@ def test_a_pipe(tmp_path: Path) -> None:
         ("a", b"\x89PNG\r\n\x1a\n\0\0", "a: not text, or not UTF-8: byte 0x00 at offset 8"),
         ("a.pdf", b"%PDF-1.7 ...", "a.pdf: a PDF; convert it to text, for example with `pdftotext`"),
         ("a.docx", b"PK\x03\x04...", "a.docx: a zip file or an office document"),
-        ("a.txt.gz", gzip.compress(b"Text of it." * 9)[:-9], "a.txt.gz: cannot be read (Compressed file ended"),
+        (
+            "a.txt.gz",
+            gzip.compress(b"Text of it." * 9, mtime=0)[:-9],
+            "a.txt.gz: cannot be read (Compressed file ended",
+        ),
         ("a.jsonl", b'{"text": "a"}', "a.jsonl: contains records, not a page"),
         ("a.xml", b"<rss><item>a</item></rss>", "a.xml: no articles found (not a MediaWiki dump"),
         ("a.wiki", b"#REDIRECT [[Honey bee]]", "a.wiki: this page is a redirect to 'Honey bee'; use that page"),
