@@ -6,9 +6,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import CompletionItem
@@ -36,65 +35,13 @@ _ABSOLUTE = re.compile(r"(/[^/]+)/")
 _ADDRESS = re.compile(r"\w+://|www\.|mailto:|[^/@]+@", re.IGNORECASE)
 _HOST = re.compile(r"\w[\w-]*(\.[\w-]+)*\.[a-z]{2,}(:\d+)?/", re.IGNORECASE)
 
-Decorated = TypeVar("Decorated", bound=Callable[..., Any])
-
 json_option = click.option("--json", "as_json", is_flag=True, help="Write the result as JSON.")
-file_option = click.option(
-    "--file", type=click.Path(), metavar="FILE", help="Read the text from a file; - is standard input."
-)
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Do not print notices to standard error.")
 
 
 def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Completions of a model name: embedded models that start with `incomplete`, and directories."""
     names = [CompletionItem(name) for name in embedded() if name.startswith(incomplete)]
     return [*names, CompletionItem(incomplete, type="dir")]
-
-
-def model_options(default: str) -> Callable[[Decorated], Decorated]:
-    """Add the options that say which model to load, and how; `load_model` takes them.
-
-    Args:
-        default: the embedded model used where none is named.
-    """
-    options = (
-        click.option(
-            "--model",
-            default=default,
-            metavar="MODEL",
-            shell_complete=complete_model,
-            help=f"Model to use: an embedded model, a directory or a Hugging Face id.  [default: {default}]",
-        ),
-        click.option(
-            "--revision", metavar="REV", help="Branch, tag or commit of a Hugging Face model.  [default: main]"
-        ),
-        click.option(
-            "--device",
-            default="cpu",
-            metavar="NAME",
-            help="Device to run on: cpu, cuda, cuda:1 or mps.  [default: cpu]",
-        ),
-        click.option(
-            "--quantize",
-            type=click.Choice(["float32", "float16", "int8"]),
-            default="float32",
-            help="Type of the weights in memory; smaller types are faster on a CPU.  [default: float32]",
-        ),
-    )
-
-    def decorate(command: Decorated) -> Decorated:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return decorate
-
-
-def load_model(model: str, revision: str | None, device: str, quantize: str) -> Model:
-    """Load what the options of `model_options` name."""
-    from suite.checkpoint import load
-
-    return load(model, revision=revision, device=device, quantize=quantize)
 
 
 def tell_unseen(tokens: int, seen: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -40,11 +39,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value.tolist() if hasattr(value, "tolist") else value
-
-
-def to_json(value: Result | Mapping[str, Any]) -> str:
-    """A result as one line of JSON."""
-    return json.dumps(value.to_dict() if isinstance(value, Result) else dict(value), ensure_ascii=False)
 
 
 def several(inputs: Any, *, what: str = "text") -> tuple[list[str], bool]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -121,7 +122,7 @@ def run_command(task: Task[Any, Any, Any]) -> click.Command:
         given = [] if bulk.source is not None else texts(inputs, options.file, quiet=session.quiet)
         pipeline = task.pipeline(session.load(), max_new_tokens=options.max_new_tokens, temperature=options.temperature)
         if bulk.source is not None:
-            settings = {"max_new_tokens": options.max_new_tokens, "temperature": options.temperature}
+            settings = dataclasses.asdict(options)
             run_bulk(task, pipeline, lambda given: pipeline(given, seed=options.seed), bulk, session, settings)
             return
         for result in pipeline(given, seed=options.seed):

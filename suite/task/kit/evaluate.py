@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from suite.data.hub import to_evaluate
 from suite.errors import DataError
 from suite.evaluation import Figure, Report, Table, bootstrap
 from suite.task.kit.prepare import spread
@@ -45,7 +46,8 @@ def evaluate(
     Raises:
         DataError: the data cannot be read or has no record.
     """
-    records = spread(list(task.records(data)), limit)
+    sources, told = to_evaluate(data)
+    records = spread(list(task.records(sources)), limit)
     if not records:
         raise DataError(f"{', '.join(data)}: no record to evaluate on")
     pipeline = task.pipeline(model)
@@ -64,7 +66,7 @@ def evaluate(
     return Report(
         data={"model": model.name, "records": len(records), "results": results},
         tables=[Table(columns=[name.replace("_", " ") for name in names], rows=rows)],
-        notes=[count(len(records), "record")],
+        notes=[*told, count(len(records), "record")],
     )
 
 
