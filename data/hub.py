@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ from suite.data.sources import TABLES, TEXTS, URL, Source, find
 from suite.errors import DataError
 
 _HUB_NAME = re.compile(r"\w[\w.-]{0,95}(/\w[\w.-]{0,95})?")
-_EVALUATED = ("test", "validation", "valid", "val", "dev")  # splits, most preferred first
+_VALIDATION = ("validation", "valid", "val", "dev")  # what the split is called
 
 
 class HubName(NamedTuple):
@@ -61,20 +62,58 @@ def to_evaluate(sources: Source) -> tuple[list[str], list[str]]:
     Raises:
         DataError: the hub cannot be reached.
     """
-    chosen: list[str] = []
-    notes: list[str] = []
-    for source in [sources] if isinstance(sources, str | Path) else sources:
-        hub = parse_hub_name(str(source))
-        if hub is None or hub.split or find(source) is not None:
-            chosen.append(str(source))
-            continue
-        splits = _splits(hub)
-        split = next((name for name in _EVALUATED if name in splits), "")
-        chosen.append(f"{hub.name}:{hub.configuration}:{split}" if split else str(source))
-        what = f"split {split!r}" if split else "its training split, because it has no test or validation split"
-        other = f"{hub.name}:{hub.configuration}:SPLIT"
-        notes.append(f"{source}: evaluated on {what} (of {', '.join(splits)}); to choose another, give {other}")
+    chosen, notes = [], []
+    for source in _listed(sources):
+        name, split, other = _choose_split(source, ("test", *_VALIDATION))
+        chosen.append(name)
+        if other:
+            what = split or "its training split, because it has no test or validation split"
+            notes.append(f"{source}: evaluated on {what} {other}")
     return chosen, notes
+
+
+def to_validate(sources: Source) -> tuple[list[str], list[str]]:
+    """Return the sources that training is validated on, and a line for each choice of a split.
+
+    A hub data set named without a split gets its validation split, or else its test split. Other sources are unchanged,
+    without a line.
+
+    Raises:
+        DataError: the hub cannot be reached, or a data set has neither split: on what the model is trained on, a
+            validation loss says nothing.
+    """
+    chosen, notes = [], []
+    for source in _listed(sources):
+        name, split, other = _choose_split(source, (*_VALIDATION, "test"))
+        chosen.append(name)
+        if other and not split:
+            raise DataError(
+                f"{source}: it has no validation or test split {other}, or leave the validation data out, and a part "
+                "of the training data is held out"
+            )
+        if other:
+            notes.append(f"{source}: validated on {split} {other}")
+    return chosen, notes
+
+
+def _listed(sources: Source) -> list[str]:
+    return [str(source) for source in ([sources] if isinstance(sources, str | Path) else sources)]
+
+
+def _choose_split(source: str, preferred: Sequence[str]) -> tuple[str, str, str]:
+    """A source with the first preferred split that it has, "split 'test'", and "(of train, test); to choose ...".
+
+    The second is "" where the data set has no such split; both are, where the source needs no split.
+    """
+    hub = parse_hub_name(source)
+    if hub is None or hub.split or find(source) is not None:
+        return source, "", ""
+    splits = _splits(hub)
+    other = f"(of {', '.join(splits)}); to choose another, give {hub.name}:{hub.configuration}:SPLIT"
+    for split in preferred:
+        if split in splits:
+            return f"{hub.name}:{hub.configuration}:{split}", f"split {split!r}", other
+    return source, "", other
 
 
 def _splits(hub: HubName) -> list[str]:

@@ -77,11 +77,18 @@ def takes(cls: type, name: str = "options", **defaults: Any) -> Callable[[Decora
         cls: whose fields were made with `setting`; others are not options.
         name: of the argument.
         defaults: instead of those of some fields.
+
+    Raises:
+        TypeError: the function already has an option of a field's name.
     """
     hints = typing.get_type_hints(cls)
     chosen = [field for field in dataclasses.fields(cls) if _KEY in field.metadata]
 
     def decorate(function: Decorated) -> Decorated:
+        present = {parameter.name for parameter in getattr(function, "__click_params__", ())}
+        if twice := sorted(present.intersection(field.name for field in chosen)):
+            raise TypeError(f"{cls.__name__}.{twice[0]} is an option of the command already")
+
         @functools.wraps(function)
         def collect(*args: Any, **kwargs: Any) -> Any:
             values = {field.name: kwargs.pop(field.name) for field in chosen}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError
@@ -23,7 +23,8 @@ class DataTable:
     """The table `data` of a recipe, as far as all tasks have it.
 
     Args:
-        train, valid: sources, as the task's reader takes them. Without `valid`, a part of `train` is held out.
+        train, valid: sources, as the task's reader takes them. Without `valid`, a part of `train` is held out. A hub
+            data set in `valid` without a split gets its validation split (`suite.data.hub.to_validate`).
         held_out: share of the training records held out; at least one record is.
         limit: training records to use, drawn by the seed; 0 for all.
     """
@@ -66,11 +67,13 @@ class Tables:
         data: the table `data`.
         tokenizer: the table `tokenizer`.
         options: the table named after the task.
+        notes: a line for each split of a hub data set that was chosen to validate on.
     """
 
     data: Any
     tokenizer: Any
     options: Any
+    notes: tuple[str, ...] = ()
 
 
 def read_tables(task: Task[Any, Any, Any], recipe: Recipe) -> Tables:
@@ -78,7 +81,10 @@ def read_tables(task: Task[Any, Any, Any], recipe: Recipe) -> Tables:
 
     Raises:
         ConfigError: a key that the task does not read (the nearest is named), or a value of the wrong type.
+        DataError: a hub data set to validate on cannot be reached, or has no split for it.
     """
+    from suite.data.hub import to_validate
+
     kinds = {"data": task.data_table, "tokenizer": task.tokenizer_table, task.name: task.options_table}
     given = {"data": recipe.data, "tokenizer": recipe.tokenizer, task.name: recipe.options}
     names = {table: field_names(kind) for table, kind in kinds.items()}
@@ -92,7 +98,9 @@ def read_tables(task: Task[Any, Any, Any], recipe: Recipe) -> Tables:
         if key not in task.loss_keys and getattr(recipe.loss, key):
             raise ConfigError(f"the task {task.name!r} reads no loss.{key}; leave it out")
     parsed: list[Any] = [from_table(kind, given[table], "recipe", f"{table}.") for table, kind in kinds.items()]
-    return Tables(data=parsed[0], tokenizer=parsed[1], options=parsed[2])
+    data, tokenizer, options = parsed
+    valid, notes = to_validate(data.valid)
+    return Tables(data=replace(data, valid=valid), tokenizer=tokenizer, options=options, notes=tuple(notes))
 
 
 def _nearest(table: str, key: str, names: dict[str, list[str]]) -> str | None:

@@ -134,7 +134,7 @@ class ClassifyTask(PackagedTask["Labelled", "str | tuple[str, str]", "Classified
             )
 
         found = read(data.train)
-        train, notes = found.records, list(found.notes)
+        train, notes = found.records, [*tables.notes, *found.notes]
         if not tables.options.free_labels:
             check_classes(
                 train,

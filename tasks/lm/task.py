@@ -100,6 +100,7 @@ class LMTask(PackagedTask[str, str, "Text"]):
             vocab_size=tokenizer.vocab_size,
             extra={},
             notes=(
+                *tables.notes,
                 f"training text: {count(len(train), 'document')}, {count(train.total, 'token')}",
                 f"validation text: {count(len(valid), 'document')}, {len(stream):,} of "
                 f"{count(valid.total, 'token')} used",

@@ -113,6 +113,7 @@ class MusicTask(PackagedTask["Recording", None, "Take"]):
             vocab_size=format.vocab_size,
             extra={**format.to_dict(), "bounds": bounds.to_dict()},
             notes=(
+                *tables.notes,
                 f"training music: {described(train)}",
                 f"validation music: {described(valid)}; {used:,} of {total:,} tokens used",
                 *lines_of_lost(lost, cache),

@@ -48,7 +48,7 @@ def prepare(task: SummarizeTask, recipe: Recipe) -> TrainingData:
     held, _ = encoded(spread(valid, tables.data.valid_limit), format, ranker, options)
     if not examples or not held:
         raise DataError(f"no article has a lead and a body of at least {FEWEST} sentences")
-    lines = notes.lines()
+    lines = [*tables.notes, *notes.lines()]
     if short:
         lines.append(f"{count(short, 'article')} with a body of fewer than {FEWEST} sentences left out")
     weighed = [one for one in spread(train, options.weigh_on) if is_long(one)]

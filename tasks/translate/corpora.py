@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from suite.data.hub import to_validate
 from suite.data.parallel import Corpus, Pair, describe_dropped, filter_pairs, read_pairs
 from suite.errors import DataError
 from suite.tasks.translate.format import join
@@ -53,9 +54,11 @@ def read_corpora(data: TranslateDataTable, seed: int) -> tuple[list[FilteredCorp
     Raises:
         DataError: one cannot be read or has no pairs, or there are too few to hold some out.
     """
-    train = [read_corpus(text, data) for text in data.train]
-    valid = [read_corpus(text, data) for text in data.valid]
-    notes = [f"training pairs: {corpus.note}" for corpus in train]
+    train = [read_corpus(Corpus.parse(text, data.source, data.target), data) for text in data.train]
+    named = [Corpus.parse(text, data.source, data.target) for text in data.valid]
+    names, notes = to_validate([corpus.name for corpus in named])
+    valid = [read_corpus(replace(corpus, name=name), data) for corpus, name in zip(named, names, strict=True)]
+    notes += [f"training pairs: {corpus.note}" for corpus in train]
     notes += [f"validation pairs: {corpus.note}" for corpus in valid]
     if not valid:
         train, valid, note = hold_out(train, data.held_out, seed)
@@ -63,13 +66,12 @@ def read_corpora(data: TranslateDataTable, seed: int) -> tuple[list[FilteredCorp
     return train, valid, notes
 
 
-def read_corpus(text: str, data: TranslateDataTable) -> FilteredCorpus:
-    """Read and filter the corpus that `text` names.
+def read_corpus(corpus: Corpus, data: TranslateDataTable) -> FilteredCorpus:
+    """Read and filter a corpus.
 
     Raises:
         DataError: it cannot be read, or no pair is left.
     """
-    corpus = Corpus.parse(text, data.source, data.target)
     pairs, dropped = filter_pairs(
         read_pairs(corpus, columns=data.columns), max_ratio=data.max_ratio, keep_copies=data.keep_copies
     )

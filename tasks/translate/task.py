@@ -120,6 +120,7 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
         if (stated := int(recipe.model.get("context", 0))) or not recipe.base:
             side_limit(data, stated)  # before anything is read
         train, valid, notes = read_corpora(data, recipe.seed)
+        notes = [*tables.notes, *notes]
         languages = tuple(sorted({code for each in train for code in (each.corpus.source, each.corpus.target)}))
         tokenizer, context = choose_tokenizer(
             tables.tokenizer,

@@ -20,7 +20,7 @@ import pytest
 
 from suite.data import hub, packed, record_files, separated, sources
 from suite.data.documents import read_documents, source_digest
-from suite.data.hub import HubName, load_hub, parse_hub_name, to_evaluate
+from suite.data.hub import HubName, load_hub, parse_hub_name, to_evaluate, to_validate
 from suite.data.labelled import read_labelled
 from suite.data.packed import open_packed
 from suite.data.parallel import Corpus, read_pairs
@@ -351,6 +351,12 @@ def test_what_is_evaluated_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, s
     assert line.startswith("owner/name:small: evaluated on ") and (chosen.rpartition(":")[2] in line)
     monkeypatch.setattr(datasets, "load_dataset", lambda *words, **more: (words, more))
     assert load_hub("owner/name:small") == (("owner/name", "small"), {"split": "train"}), "training still takes train"
+    if splits == ["train"]:
+        with pytest.raises(DataError, match=r"owner/name:small: it has no validation or test split \(of train\)"):
+            to_validate("owner/name:small")
+    else:
+        (name,), (line,) = to_validate("owner/name:small")
+        assert name.endswith(":validation" if "validation" in splits else ":test") and "validated on split" in line
     assert load_hub(chosen, "dev")[1]["split"] == (chosen.rpartition(":")[2] if chosen.count(":") > 1 else "dev")
 
 

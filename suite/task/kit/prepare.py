@@ -49,7 +49,7 @@ def prepare(task: Task[Any, Any, Any], recipe: Recipe, cache: Path) -> TrainingD
     held, _ = encoded(codec.encode, valid, context)
     if not examples or not held:
         raise DataError(f"no record fits the context of {context} tokens; raise model.context")
-    notes = [note]
+    notes = [*tables.notes, note]
     if long:
         notes.append(f"records longer than the context of {context} tokens are left out: {long:,}")
     return TrainingData(

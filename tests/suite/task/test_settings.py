@@ -49,6 +49,12 @@ def test_what_does_not_fit_is_refused(words: tuple[str, str]) -> None:
     assert "Error" in ask(*words)
 
 
+def test_an_option_declared_twice_is_found_when_the_command_is_made() -> None:
+    """The second took its value away from the first, which ended in a KeyError when the command ran."""
+    with pytest.raises(TypeError, match="Options.beams is an option of the command already"):
+        takes(Options, "more")(takes(Options)(lambda **_: None))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Needed:
     source: str = setting(REQUIRED, "Language of the text.", metavar="LANG")
