@@ -14,10 +14,9 @@ demo: $(VENV)/demo
 	$(BIN)/suite run summarize data/samples/timor.txt --sentences 2
 	$(BIN)/suite run classify "The violin is a string instrument, tuned in fifths and played with a bow."
 
-# a file's tests stay in one process, where they share what they trained
+# a file's tests stay in one process, where they share what they trained; the modules' examples are tests too
 test: $(VENV)/test
-	$(BIN)/pytest -n 2 --dist loadfile
-	$(BIN)/pytest --doctest-modules suite tasks data
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --doctest-modules tests suite tasks data
 
 notebooks: $(VENV)/test
 	$(BIN)/pytest -m notebook tests/test_notebooks.py

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -13,8 +14,19 @@ settings.register_profile("local", max_examples=EXAMPLES, deadline=None)  # a bu
 settings.load_profile("local")  # before the tests are imported, and before the plugin loads the profile that is named
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave scripts alone, which --doctest-modules would import to look for examples."""
+    return True if collection_path.suffix == ".py" and not collection_path.name.startswith("test_") else None
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Cap the examples of a test that asks for more by itself; a profile does not reach those."""
+    """Keep a file's tests in one process, and cap the examples of a test that asks for more by itself.
+
+    A file's tests share what they trained; those that share nothing, and take long, have a mark `xdist_group` of their
+    own. A profile does not reach a test's own number of examples.
+    """
+    if item.get_closest_marker("xdist_group") is None:
+        item.add_marker(pytest.mark.xdist_group(str(item.path)))
     test = getattr(item, "function", None)
     own = getattr(test, "_hypothesis_internal_use_settings", None)
     if own is not None and own.max_examples > EXAMPLES and not item.config.getoption("--hypothesis-profile"):

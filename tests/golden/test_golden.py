@@ -22,7 +22,10 @@ def compare() -> ModuleType:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("section", ["losses", "logits", "commands", "errors"])
+@pytest.mark.parametrize(
+    "section",
+    [pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in ("commands", "losses", "logits", "errors")],
+)
 def test_nothing_changed(section: str, tmp_path: Path) -> None:
     """In a process of its own, so that no other test's settings reach it; and it leaves nothing in the home folder."""
     command = [sys.executable, str(HERE / "make.py"), "--check", section]
