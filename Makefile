@@ -7,12 +7,15 @@ export OMP_NUM_THREADS ?= 1
 
 .PHONY: demo test notebooks check types clean
 
+# what the embedded models write as it comes: seed 1 throughout, and nothing chosen
 demo: $(VENV)/demo
-	$(BIN)/suite next "The Second World" -k 3
+	$(BIN)/suite run lm "The university was founded in" -n 60 --stop . --seed 1
+	$(BIN)/suite next "The Second World" -k 10
 	$(BIN)/suite run translate "The dog is sleeping under the table." --from en --to de
 	$(BIN)/suite run translate "Wo ist der Bahnhof?" --from de --to en
 	$(BIN)/suite run summarize data/samples/timor.txt --sentences 2
 	$(BIN)/suite run classify "The violin is a string instrument, tuned in fifths and played with a bow."
+	$(BIN)/suite run music --seconds 12 --seed 1 -o demo.mid --wav demo.wav --plot demo.png
 
 # a file's tests stay in one process, where they share what they trained; the modules' examples are tests too
 test: $(VENV)/test
