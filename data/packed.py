@@ -54,7 +54,7 @@ def unpacked_suffix(name: str | Path) -> str:
 
 
 def open_packed(source: Path | bytes, name: str) -> io.BufferedReader:
-    """Open a file or content, unpacked if its first bytes say that it is packed; `name` is for errors.
+    """Open a file or bytes as a stream, unpacked if the first bytes are a packer's; `name` is for errors.
 
     Raises:
         OSError: there is no such file.
@@ -66,17 +66,17 @@ def open_packed(source: Path | bytes, name: str) -> io.BufferedReader:
 def unpack(
     stream: IO[bytes], name: str, *, packed: int | None = None, suffix: str = "", close: bool = True
 ) -> io.BufferedReader:
-    """Return a buffered stream of what another one holds, unpacked if need be.
+    """Return a buffered stream of another stream's content, unpacked if it is packed.
 
     Args:
-        stream: what is read.
+        stream: to read from.
         name: for errors.
-        packed: bytes that `stream` takes in its archive.
-        suffix: the last one of the file's name, which may promise that it is packed.
-        close: `stream` too when the one returned is closed or forgotten.
+        packed: size of `stream` in its archive, in bytes.
+        suffix: last suffix of the file's name; one of `SUFFIXES` says that it must be packed.
+        close: close `stream` together with the returned one.
 
     Raises:
-        Damaged: here or while reading; the stream is damaged, not packed as promised, or unpacks to too much.
+        Damaged: here or while reading; the stream is damaged, not packed as its suffix says, or unpacks to too much.
     """
     outer = _Checked(stream, name, None if packed is None else lambda: packed, close=close)
     found: io.BufferedReader = io.BufferedReader(outer, _BUFFER)
@@ -99,7 +99,7 @@ def unpack(
 
 
 class _Checked(io.RawIOBase):
-    """A stream whose faults all become `Damaged`, and that ends where it unpacks to too much."""
+    """A stream that raises `Damaged` for every fault, and where it unpacks to more than `MAX_RATIO` allows."""
 
     def __init__(
         self,
@@ -156,14 +156,14 @@ def _open_zstd(stream: io.BufferedReader) -> Any:
 
 
 class _Zstandard:
-    """A reader of frames in a row. The package's own `stream_reader` takes a file that is cut off for a whole one."""
+    """Reader of consecutive frames. The package's own `stream_reader` reports no error where a file is cut off."""
 
     def __init__(self, stream: io.BufferedReader, package: Any) -> None:
         self._stream = stream
         self._start = package.ZstdDecompressor().decompressobj
         self._frame: Any = None
         self._ready = b""
-        self._left = b""  # what follows the frame that has ended
+        self._left = b""  # bytes after the frame that has ended
 
     def read1(self, size: int) -> bytes:
         while not self._ready:

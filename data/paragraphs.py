@@ -1,4 +1,4 @@
-"""Paragraphs, one a line: out of texts whose lines may have been broken because they were full."""
+"""Find the paragraphs of plain text whose lines may be hard-wrapped, and write each on one line."""
 
 # ruff: noqa: RUF001 (dashes and signs of other scripts are meant)
 
@@ -8,9 +8,9 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-# nothing to see, yet tokens to a model: control characters, soft hyphens, spaces and joints without width
+# invisible, yet tokens to a model: control characters, soft hyphens, spaces and joiners of zero width
 _INVISIBLE = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\xad\u200b\u200e\u200f\u2060\ufeff]+")
-_SPACES = re.compile(r"\s{2,}|[^\S ]")  # but for single spaces, which are many
+_SPACES = re.compile(r"\s{2,}|[^\S ]")  # not single spaces, which are many
 _UNSPACED = (
     "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef"  # Chinese and Japanese: a line may break anywhere, without a space
 )
@@ -19,12 +19,12 @@ _BREAK = re.compile(rf"(?<=[{_UNSPACED}])\n[ \t]*(?=[{_UNSPACED}])")
 _CLOSED = re.compile(r"[.!?…:。！？：][\W_]{0,3}$")
 _OPEN = re.compile(r"[,;–—-]$")
 _MARKER = re.compile(r"\s*(?:[-*+•‣◦▪·]|\d{1,3}[.)]|\(?[a-z0-9]{1,2}\))\s")
-_NARROW = 25  # characters; a block of no longer lines is a list
-_WIDE = 60  # characters; two lines of no greater length are no text that was wrapped
+_NARROW = 25  # characters; a block in which no line is longer is a list
+_WIDE = 60  # characters; two lines must reach this width to count as wrapped
 
 
 def tidy(text: str) -> str:
-    r"""A text on one line: each run of white space is one space, and nothing in it is invisible.
+    r"""Return a text on one line, each run of white space as one space, without invisible characters.
 
     Example:
         >>> tidy(" a soft\u00adhyphen,\n and\u00a0a  space ")
@@ -34,14 +34,14 @@ def tidy(text: str) -> str:
 
 
 def unwrap(text: str) -> Iterator[str]:
-    r"""The paragraphs of a plain text, each tidy.
+    r"""Yield the paragraphs of a plain text, each as `tidy` returns it.
 
-    Blank lines part them. Of a block of lines, those are set together that were broken because they were full, or that
-    end inside a sentence; every other line is a paragraph, and so is an item of a list. Lines without a letter or digit
-    (rules, "* * *") are left out.
+    Paragraphs end at blank lines. Within a block of lines, a line is joined to the next if it was wrapped at the text's
+    width or ends inside a sentence; every other line is a paragraph, and so is each item of a list. Lines without a
+    letter or digit (rules, "* * *") are left out.
 
     Args:
-        text: with line ends of any kind.
+        text: with any kind of line ends.
 
     Example:
         >>> list(unwrap("It was the best\nof times.\n\nTo do:\n- One\n- Two\n"))
@@ -59,13 +59,13 @@ def unwrap(text: str) -> Iterator[str]:
 
 
 def _wrapped_at(pairs: Sequence[tuple[str, str]]) -> int:
-    """The width at which a text was wrapped, told by its pairs of lines without a blank one between; 0 if it was not.
+    """Return the width at which a text was wrapped, judged by its pairs of consecutive lines; 0 if it was not.
 
-    Of a wrapped text, most lines end where the next one's first word had no room, and not where a sentence does.
+    In a wrapped text, most lines end where the next line's first word had no room, and not where a sentence ends.
     """
     if not pairs:
         return 0
-    width = sorted(len(line) for line, _ in pairs)[(len(pairs) - 1) * 9 // 10]  # a long address may stand out
+    width = sorted(len(line) for line, _ in pairs)[(len(pairs) - 1) * 9 // 10]  # a long URL may exceed it
     full = sum(_is_full(line, following, width) for line, following in pairs)
     closed = sum(_is_closed(line) for line, _ in pairs)
     capitals = sum(following.lstrip()[0].isupper() for _, following in pairs)
@@ -77,7 +77,7 @@ def _wrapped_at(pairs: Sequence[tuple[str, str]]) -> int:
 
 
 def _paragraphs(lines: Sequence[str], width: int) -> Iterator[list[str]]:
-    """The lines of each paragraph in a block without blank lines."""
+    """Yield the lines of each paragraph in a block without blank lines."""
     indent = min(map(_indent, lines))
     paragraph = [lines[0]]
     for line, following in itertools.pairwise(lines):
@@ -92,7 +92,7 @@ def _paragraphs(lines: Sequence[str], width: int) -> Iterator[list[str]]:
 
 
 def _is_full(line: str, following: str, width: int) -> bool:
-    """Whether the line had no room for the next one's first word."""
+    """Whether the line had no room for the first word of the next line."""
     word = _WORD.search(following)
     return word is None or len(line) + 1 + len(word[0]) > width
 

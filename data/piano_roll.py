@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FORMATS = (".png", ".svg")
 BLACK_KEYS = (1, 3, 6, 8, 10)  # of the twelve from C
 FEWEST_PITCHES = 24  # rows shown, so that one note does not fill the picture
-MINUTES_FROM = 120.0  # seconds; what is longer counts minutes
+MINUTES_FROM = 120.0  # seconds; the axis of a longer performance counts minutes
 MOST_TICKS = 12
 
 
@@ -28,9 +28,8 @@ def draw(performance: Performance, axes: Axes | None = None) -> Axes:
     """Draw a piano roll.
 
     Args:
-        performance: its notes; none is a picture too.
-        axes: where to. Without them pyplot makes a figure that fits, with a scale of velocities beside it, so that a
-            notebook shows it.
+        performance: the notes; it may have none.
+        axes: to draw on. None: a new pyplot figure of fitting size, with a scale of velocities, which a notebook shows.
 
     Returns:
         the axes.
@@ -49,7 +48,7 @@ def draw(performance: Performance, axes: Axes | None = None) -> Axes:
             axes.axhspan(row - 0.5, row + 0.5, color="0.95", linewidth=0, zorder=0)
         if row % 12 == 0:
             axes.axhline(row - 0.5, color="0.8", linewidth=0.6, zorder=0.5)
-    # quiet notes first, so that loud ones lie on top; a hair's breadth parts strokes of one key, and no note is thinner
+    # quiet notes first, so that loud ones lie on top; repeated notes are parted by `hair`, and no note is thinner
     hair = (last - first) / 1000
     order = np.argsort(performance.velocity, kind="stable")
     pitch, start = performance.pitch[order], performance.start[order]
@@ -83,12 +82,12 @@ def draw_file(performance: Performance, path: Path | str, title: str = "") -> No
     """Draw a piano roll to a file without a display, the same bytes each time.
 
     Args:
-        performance: its notes.
-        path: a picture, .png or .svg.
-        title: what stands above it.
+        performance: the notes.
+        path: .png or .svg.
+        title: shown above the picture.
 
     Raises:
-        ConfigError: the name ends in something else.
+        ConfigError: the name has another suffix.
         DataError: it cannot be written.
     """
     import matplotlib
@@ -112,7 +111,7 @@ def draw_file(performance: Performance, path: Path | str, title: str = "") -> No
 
 
 def _fill(figure: Figure, performance: Performance) -> Axes:
-    """Draw a piano roll and its scale on a figure, which becomes as large as they need."""
+    """Draw a piano roll and its scale on a figure, which is resized to fit."""
     first, last = _seconds(performance)
     low, high = _pitches(performance)
     width = min(max(9.0, 0.12 * (last - first)), 18.0)  # inches
@@ -126,7 +125,7 @@ def _fill(figure: Figure, performance: Performance) -> Axes:
 
 
 def _seconds(performance: Performance) -> tuple[float, float]:
-    """The time shown."""
+    """First and last second shown."""
     if not len(performance):
         return 0.0, 1.0
     first, last = float(performance.start.min()), performance.duration
@@ -135,7 +134,7 @@ def _seconds(performance: Performance) -> tuple[float, float]:
 
 
 def _pitches(performance: Performance) -> tuple[int, int]:
-    """The lowest and the highest row shown."""
+    """Lowest and highest pitch shown."""
     if not len(performance):
         return 60 - FEWEST_PITCHES // 2, 60 + FEWEST_PITCHES // 2 - 1
     low, high = int(performance.pitch.min()), int(performance.pitch.max())
@@ -145,7 +144,7 @@ def _pitches(performance: Performance) -> tuple[int, int]:
 
 
 def _shades() -> ScalarMappable:
-    """Velocities as colours: the softest still show on white."""
+    """Colours of velocities; the softest notes still show on white."""
     import matplotlib
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import ListedColormap, Normalize

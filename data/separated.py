@@ -1,4 +1,4 @@
-"""Rows of cells: lines of CSV with any delimiter, and of TSV."""
+"""Split lines of CSV (with any delimiter) and of TSV into rows of cells."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from suite.errors import DataError
 
 LONGEST = 64 << 20  # characters of a field; a longer one means that a quote was left open
 
-SAMPLE = 20  # lines that tell what separates the fields
-_LONE = "\ud80d"  # which no text of a file has; stands for a carriage return within a field
+SAMPLE = 20  # lines from which the delimiter is guessed
+_LONE = "\ud80d"  # stands for a carriage return within a field; decoded text never holds a lone surrogate
 _HINT = "a field starts and ends with a quote, and quotes inside it are doubled"
 
 
@@ -25,8 +25,8 @@ def csv_rows(lines: Iterable[str], name: str) -> tuple[str, Iterator[tuple[int, 
         name: of the file, for errors.
 
     Returns:
-        what separates the fields: the sign that a first line such as Excel's `sep=;` names, or else one of , ; and
-        tab; and each row, with the line where it starts.
+        the delimiter (named by a first line such as Excel's `sep=;`, or else guessed among comma, semicolon and tab),
+        and the rows, each with the number of the line where it starts.
 
     Raises:
         DataError: while reading; it is not CSV.
@@ -44,7 +44,7 @@ def csv_rows(lines: Iterable[str], name: str) -> tuple[str, Iterator[tuple[int, 
 
 
 def find_delimiter(sample: Sequence[str]) -> tuple[str, bool]:
-    """Return what separates the fields of CSV that begins with these lines, and whether the first line only names it.
+    """Return the delimiter of CSV that begins with these lines, and whether the first line only names it.
 
     Example:
         >>> find_delimiter(["sep=;\\n", "a, b;c\\n"])
@@ -55,7 +55,7 @@ def find_delimiter(sample: Sequence[str]) -> tuple[str, bool]:
 
 
 def _likelihood(lines: Sequence[str], sign: str) -> tuple[int, int, int]:
-    """Rank a sign as delimiter: it splits many lines into as many fields as the first, and is no comma of prose."""
+    """Rank a sign as delimiter: lines with as many fields as the first, fields without a space before them, fields."""
     rows: list[tuple[int, list[str]]] = []
     with contextlib.suppress(DataError):  # it is not CSV by this sign, or the sample ends within quotes
         rows.extend((number, row) for number, row in split_rows(lines, "", sign, 1) if row)
@@ -97,10 +97,11 @@ def split_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> I
 
 
 def tab_fields(line: str) -> tuple[list[str], int]:
-    """What stands between the tabs of a TSV line, and around how many fields quotes were undone.
+    """Return the fields of a TSV line, and the number of fields whose quotes were removed.
 
-    A quote never spans tabs or lines: those of SST-2 and TREC do not match. Quotes around a field are undone only where
-    a CSV writer's hand is plain: those within it are doubled, or every field of the line has them.
+    A quote never spans tabs or lines, because quotes in SST-2 and TREC are unbalanced. Quotes around a field are removed
+    only where a CSV writer must have added them: quotes within the field are doubled, or every field of the line is
+    quoted.
 
     Example:
         >>> tab_fields('"A ""fine"" film"\\t"Good" it is\\n')

@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return shell_complete(cli, {}, "suite", "_SUITE_COMPLETE", os.environ["_SUITE_COMPLETE"])
     words = list(sys.argv[1:] if arguments is None else arguments)
     color = False if os.environ.get("NO_COLOR") else None
-    # not `cli.main`: it has ideas of its own on Ctrl-C and on readers that went away
+    # not `cli.main`, which handles Ctrl-C and closed pipes in its own way
     try:
         with cli.make_context("suite", words, color=color) as context, _plain_warnings():
             cli.invoke(context)
