@@ -99,9 +99,9 @@ def split_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> I
 def tab_fields(line: str) -> tuple[list[str], int]:
     """Return the fields of a TSV line, and the number of fields whose quotes were removed.
 
-    A quote never spans tabs or lines, because quotes in SST-2 and TREC are unbalanced. Quotes around a field are removed
-    only where a CSV writer must have added them: quotes within the field are doubled, or every field of the line is
-    quoted.
+    A quote never spans tabs or lines, because quotes in SST-2 and TREC are unbalanced. Quotes around a field are
+    removed only where a CSV writer must have added them: quotes within the field are doubled, or every field of the
+    line is quoted.
 
     Example:
         >>> tab_fields('"A ""fine"" film"\\t"Good" it is\\n')
