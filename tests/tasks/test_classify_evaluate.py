@@ -248,11 +248,21 @@ def test_the_linear_baseline_gives_several_labels() -> None:
     random_ = random.Random(0)
     words = {"cat": "meow", "dog": "woof"}
     rows = []
-    for _ in range(60):
+    for number in range(60):
         labels = [label for label in words if random_.random() < 0.5]
-        rows.append((" ".join(["and", *(words[label] for label in labels)]), [*labels, "owl"]))
+        rows.append((" ".join(["and", str(number), *(words[label] for label in labels)]), [*labels, "owl"]))
     found = baseline.linear(records(*rows), records(("meow", []), ("and meow woof", [])), LABELS, multi=True)
     assert found.predicted.tolist() == [[True, False, True], [True, True, True]]  # all have owl
+
+
+def test_the_linear_baseline_finds_the_threshold_of_a_rare_label() -> None:
+    """With 0.5 for every label, the baseline beside a classifier of several labels never named the rare ones."""
+    more = [f"{first} {second}" for first in "abcdefgh" for second in "ijklmnop"]
+    rows = [(f"woof {words}", ["dog"] if number < 4 else []) for number, words in enumerate(more)]
+    rows += [(f"meow {words}", ["cat"] if number % 7 < 3 else []) for number, words in enumerate(more)]
+    found = baseline.linear(records(*rows), records(("meow", []), ("woof", [])), LABELS, multi=True)
+    assert found.settings["threshold"] < 0.5
+    assert found.predicted.tolist() == [[True, False, False], [False, False, False]]
 
 
 def test_the_texts_of_a_pair_have_features_of_their_own() -> None:
