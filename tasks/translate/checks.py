@@ -13,7 +13,7 @@ NARROWEST = 0.1  # a deviation below it comes from too few pairs
 REPEATS = 3  # times a phrase stands in a row when it loops
 PHRASE = 10  # words of the longest phrase that is looked for
 
-_LINK = re.compile(r"(?:https?://|www\.)\S+|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
+LINK = re.compile(r"(?:https?://|www\.)\S+|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _PIECE = re.compile(r"\w+|[^\w\s]")
 _STUTTER = re.compile(r"(.{1,10}?)\1{7,}", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f ]\d{3})*(?!\d)|\d+")
@@ -26,7 +26,7 @@ def has_words(text: str) -> bool:
         >>> has_words("17 %"), has_words("https://example.org/a"), has_words("Ja")
         (False, False, True)
     """
-    return any(map(str.isalpha, _LINK.sub("", text)))
+    return any(map(str.isalpha, LINK.sub("", text)))
 
 
 def concerns(source: str, target: str, ratio: tuple[float, float] | None) -> list[str]:
@@ -60,7 +60,7 @@ def concerns(source: str, target: str, ratio: tuple[float, float] | None) -> lis
         found.append(f'"{phrase}" is repeated {times} times in a row')
     kept = re.sub(r"\D", "", target)
     missing = [number for number in _NUMBER.findall(source) if len(_digits(number)) > 2 and _digits(number) not in kept]
-    missing += [link for link in _LINK.findall(source) if link.rstrip(".,;:!?)") not in target]
+    missing += [link for link in LINK.findall(source) if link.rstrip(".,;:!?)") not in target]
     if missing:
         found.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     return found

@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Any
 from suite.data.parallel import MAX_RATIO, Pair
 from suite.errors import ConfigError
 from suite.task import PackagedTask, TokenizerTable, TrainingData
-from suite.tasks.translate.corpora import PairEncoder, concatenate, directions, length_ratios, read_corpora
+from suite.tasks.translate.corpora import (
+    FilteredCorpus,
+    PairEncoder,
+    concatenate,
+    directions,
+    length_ratios,
+    read_corpora,
+)
 from suite.tasks.translate.format import FRAME, SPECIALS, Attention, Languages, special_tokens
 from suite.tasks.translate.results import Translation
+from suite.tasks.translate.variants import VariantsTable, variant_source
 from suite.wording import count
 
 if TYPE_CHECKING:
@@ -25,6 +33,7 @@ if TYPE_CHECKING:
     from suite.evaluation import Report
     from suite.task.kit.bulk import BulkFormat
     from suite.tasks.translate.pipeline import Translator
+    from suite.training.batches import ShuffledSource
     from suite.training.recipe import Recipe
 
 
@@ -41,6 +50,7 @@ class TranslateDataTable:
         max_tokens: of one side; longer pairs are dropped. 0: what the model's context has room for.
         max_ratio: characters of one side to those of the other, beyond which a pair is dropped; 0 for no limit.
         keep_copies: whether pairs stay whose two sides are the same.
+        variants: how people type, and what must be copied; see `suite.tasks.translate.variants`.
         concatenated: examples made of two or three random pairs in a row, as a share of the pairs, so that a model of
             short sentences learns long input. Source: Kondo et al. 2021, "Sentence Concatenation Approach to Data
             Augmentation for Neural Machine Translation".
@@ -58,6 +68,7 @@ class TranslateDataTable:
     max_ratio: float = MAX_RATIO
     keep_copies: bool = False
     concatenated: float = 0.0
+    variants: VariantsTable = field(default_factory=VariantsTable)
     held_out: float = 0.05
     valid_pairs: int = 0
 
@@ -111,7 +122,6 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read and filter the recipe's pairs, train the tokenizer on them, and write each direction as sequences."""
         from suite.task.kit.prepare import choose_tokenizer
-        from suite.training.batches import ShuffledSource
 
         tables = self.tables(recipe)
         data: TranslateDataTable = tables.data
@@ -130,8 +140,8 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
             cache,
         )
         encoder = PairEncoder(tokenizer, data.both_ways, attention == "causal", side_limit(data, context))
-        joined = [concatenate(each, data.concatenated, (recipe.seed, place)) for place, each in enumerate(train)]
-        examples = encoder.examples([*train, *joined], "training", notes)
+        source = training_source(train, encoder, data, recipe.seed, cache, notes)
+        examples = source.examples
         curve = [replace(each, pairs=each.pairs[: data.valid_pairs or None]) for each in valid]
         held = encoder.examples(curve, "validation", notes)
         tokens = sum(len(example.tokens) for example in examples)
@@ -148,7 +158,7 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
             length_ratio=length_ratios(train, data.both_ways),
         )
         return TrainingData(
-            train=ShuffledSource(examples, recipe.seed),
+            train=source,
             valid=held,
             tokenizer=tokenizer,
             vocab_size=tokenizer.vocab_size,
@@ -188,6 +198,27 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
             line=lambda text, result: str(result.text),  # what may end a line elsewhere, such as \x85, is kept
             flat=True,
         )
+
+
+def training_source(
+    train: Sequence[FilteredCorpus],
+    encoder: PairEncoder,
+    data: TranslateDataTable,
+    seed: int,
+    cache: Path,
+    notes: list[str],
+) -> ShuffledSource:
+    """The examples to learn from: the pairs and several in a row, the same each epoch or with variants.
+
+    Raises:
+        DataError: no pair is short enough.
+    """
+    from suite.training.batches import ShuffledSource
+
+    if data.variants:
+        return variant_source(train, encoder, data.variants, data.concatenated, seed, cache, notes)
+    joined = [concatenate(each, data.concatenated, (seed, place)) for place, each in enumerate(train)]
+    return ShuffledSource(encoder.examples([*train, *joined], "training", notes), seed)
 
 
 def check_attention(attention: Attention, recipe: Recipe) -> None:
