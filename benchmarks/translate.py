@@ -5,6 +5,7 @@ From the repository's root:
     python -m benchmarks.translate ablation multi30k --out runs/ablation
     python -m benchmarks.translate speed en-de=tatoeba-de-en/valid.tsv.gz
     python -m benchmarks.translate copied
+    python -m benchmarks.translate confidence en-de=tatoeba-de-en/valid.tsv.gz en-fr=tatoeba-fr-en/valid.tsv.gz
     python -m benchmarks.translate variants en-de=tatoeba-de-en/valid.tsv.gz
 """
 
@@ -25,10 +26,16 @@ import numpy as np
 import torch
 
 from suite import load
+from suite.checkpoint import resolve
 from suite.cli.show import notice, table
 from suite.data.parallel import Corpus, Pair, read_pairs
 from suite.errors import ConfigError
+from suite.files import write_atomic
+from suite.task.kit.prepare import spread
+from suite.tasks.classify.metrics import auroc, reliability
+from suite.tasks.translate.confidence import DOUBTFUL, RIGHT, fit, measure
 from suite.tasks.translate.evaluate import evaluate
+from suite.tasks.translate.format import Languages
 from suite.tasks.translate.options import TranslateEvalOptions
 from suite.tasks.translate.pipeline import Translator
 from suite.tasks.translate.task import TranslateTask
@@ -219,6 +226,49 @@ def variants(data: str, model: str, source: str, target: str, limit: int | None,
             found = evaluate(loaded, [f"{source}-{target}={file}"], options)["results"]["model"]
         rows.append([kind, *(f"{found[name]['score']:.1f}" for name in ("BLEU", "BLEU lowercased", "chrF2"))])
     click.echo("\n".join(table(rows, "lrrr", ["pairs", "BLEU", "BLEU lowercased", "chrF2"])))
+
+
+@main.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--model", default="translate", show_default=True, help="Model to calibrate: a name or a directory.")
+@click.option("--pairs", default=600, show_default=True, help="Number of sentences to translate, of all of DATA.")
+@click.option("--write", is_flag=True, help="Write the fit to all of them into the model's config.json.")
+def confidence(data: tuple[str, ...], model: str, pairs: int, write: bool) -> None:
+    """Fit the confidence of translations on one half of the sentences; print how it does on the other, and back."""
+    loaded = load(model)
+    known, tokenizer = Languages.from_extra(loaded.extra, model), loaded.tokenizer
+    assert tokenizer is not None
+    held = [
+        (text, other, *way)
+        for corpus in map(Corpus.parse, data)
+        for pair in read_pairs(corpus)
+        for way, text, other in (
+            ((corpus.source, corpus.target), pair.source, pair.target),
+            ((corpus.target, corpus.source), pair.target, pair.source),
+        )
+    ]
+    chosen = spread(held, pairs)
+    features, scores = measure(loaded.transformer, tokenizer, known, chosen)
+    right = scores >= RIGHT
+    shown = np.zeros(len(chosen))
+    even = np.arange(len(chosen)) // 4 % 2 == 0  # each half has all directions
+    for half in (even, ~even):
+        shown[~half] = fit(features[half], right[half]).probability(features[~half])
+    low = shown < DOUBTFUL
+    rows = [
+        ["right", f"{right.mean():.1%}"],
+        ["calibration error", f"{reliability(shown, right).error:.3f}"],
+        ["AUROC", f"{auroc(shown, right):.3f}"],
+        ["AUROC of the mean log-probability", f"{auroc(features[:, 0], right):.3f}"],
+        ["marked as probably wrong", f"{low.mean():.1%}"],
+        ["of them wrong", f"{(~right)[low].mean():.1%}" if low.any() else "-"],
+    ]
+    click.echo("\n".join(table(rows, "lr", ["confidence", ""])))
+    if write:
+        file = resolve(model) / "config.json"
+        config = json.loads(file.read_text(encoding="utf-8"))
+        config["extra"]["confidence"] = fit(features, right).to_extra()
+        write_atomic(file, (json.dumps(config, indent=2) + "\n").encode())
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -45,6 +45,8 @@ class TranslatedSentence(Result):
         start, end: where it stands in the text, in characters.
         text: the translation, with the source's line ends.
         score, logprob, finish, tokens: see `TranslationHypothesis`.
+        confidence: probability that the translation is right (`suite.tasks.translate.confidence`); None where the
+            checkpoint has no calibration.
         warnings: why the translation is doubtful, a line each.
         alternatives: the next best hypotheses, best first; empty unless asked for.
     """
@@ -56,6 +58,7 @@ class TranslatedSentence(Result):
     score: float
     logprob: float
     finish: str
+    confidence: float | None = None
     warnings: tuple[str, ...] = ()
     alternatives: tuple[TranslationHypothesis, ...] = ()
     tokens: tuple[int, ...]

@@ -5,7 +5,7 @@ Torch is imported inside functions, so that the command line can list this task 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from suite.evaluation import Report
     from suite.task.kit.bulk import BulkFormat
     from suite.tasks.translate.pipeline import Translator
+    from suite.text.tokenizer import Tokenizer
     from suite.training.batches import ShuffledSource
     from suite.training.recipe import Recipe
 
@@ -94,9 +95,16 @@ class TranslateOptionsTable:
 
     Args:
         attention: "prefix" (source and tags see each other both ways) or "causal".
+        confidence_pairs: validation pairs that the confidence of translations is fitted on, at the end of training; see
+            `suite.tasks.translate.confidence`. 0 for none.
     """
 
     attention: Attention = "prefix"
+    confidence_pairs: int = 600
+
+    def __post_init__(self) -> None:
+        if self.confidence_pairs < 0:
+            raise ConfigError(f"translate.confidence_pairs is {self.confidence_pairs}, but must not be negative")
 
 
 class TranslateTask(PackagedTask[Pair, str, Translation]):
@@ -159,6 +167,7 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
         )
         return TrainingData(
             train=source,
+            finish=finisher(valid, tokenizer, known, data.both_ways, tables.options.confidence_pairs),
             valid=held,
             tokenizer=tokenizer,
             vocab_size=tokenizer.vocab_size,
@@ -219,6 +228,33 @@ def training_source(
         return variant_source(train, encoder, data.variants, data.concatenated, seed, cache, notes)
     joined = [concatenate(each, data.concatenated, (seed, place)) for place, each in enumerate(train)]
     return ShuffledSource(encoder.examples([*train, *joined], "training", notes), seed)
+
+
+def finisher(
+    valid: Sequence[FilteredCorpus], tokenizer: Tokenizer, known: Languages, both_ways: bool, most: int
+) -> Callable[[Any], Mapping[str, Any]]:
+    """A function for `TrainingData.finish` that fits the confidence of translations."""
+    from suite.task.kit.prepare import spread
+
+    pairs = spread(
+        [
+            (text, other, *way)
+            for each in valid
+            for pair in each.pairs
+            for way, (text, other) in zip(
+                directions(each.corpus, both_ways), (pair[:2], (pair.target, pair.source)), strict=False
+            )
+        ],
+        most,
+    )
+
+    def finish(transformer: Any) -> Mapping[str, Any]:
+        from suite.tasks.translate.confidence import calibrate
+
+        found = calibrate(transformer, tokenizer, known, pairs) if most else None
+        return {} if found is None else {"confidence": found.to_extra()}
+
+    return finish
 
 
 def check_attention(attention: Attention, recipe: Recipe) -> None:
