@@ -16,7 +16,7 @@ PHRASE = 10  # words of the longest phrase that is looked for
 LINK = re.compile(r"(?:https?://|www\.)\S+|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _PIECE = re.compile(r"\w+|[^\w\s]")
 _STUTTER = re.compile(r"(.{1,10}?)\1{7,}", re.DOTALL)
-_NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f ]\d{3})*(?!\d)|\d+")
+NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f ]\d{3})*(?!\d)|\d+")
 
 
 def has_words(text: str) -> bool:
@@ -82,7 +82,7 @@ def lost(source: str, target: str) -> list[str]:
         ['www.example.org,']
     """
     kept = re.sub(r"\D", "", target)
-    missing = [number for number in _NUMBER.findall(source) if len(_digits(number)) > 2 and _digits(number) not in kept]
+    missing = [number for number in NUMBER.findall(source) if len(_digits(number)) > 2 and _digits(number) not in kept]
     return missing + [link for link in LINK.findall(source) if link.rstrip(".,;:!?)") not in target]
 
 

@@ -105,7 +105,10 @@ def features(
         found: the translation of each.
     """
     rows: list[list[float]] = [[]] * len(jobs)
-    starts = [prompt(tokenizer, job.source, *job.languages, causal=known.causal) for job in jobs]
+    judged = [one.judged or (job.source, one) for job, one in zip(jobs, found, strict=True)]
+    sources, found = [source for source, _ in judged], [one for _, one in judged]
+    ways = [job.languages for job in jobs]
+    starts = [prompt(tokenizer, text, *way, causal=known.causal) for text, way in zip(sources, ways, strict=True)]
     order = sorted(range(len(jobs)), key=lambda place: len(starts[place].tokens))
     for first in range(0, len(order), BATCH):
         places = order[first : first + BATCH]
@@ -113,13 +116,13 @@ def features(
         targets = [(*found[place].tokens, *end) for place, end in zip(places, ends, strict=True)]
         logprobs = token_logprobs(transformer, [starts[place] for place in places], targets)
         for place, each in zip(places, logprobs, strict=True):
-            job, text = jobs[place], found[place].text
+            source, text = sources[place], found[place].text
             rows[place] = [
                 float(np.mean(each)) if len(each) else 0.0,
                 max(float(np.min(each, initial=0.0)), -10.0),
-                min(abs(deviation(job.source, text, known.length_ratio.get("-".join(job.languages)))), 5.0),
-                float(min(len(lost(job.source, text)), 3)),
-                float(loop(text)[1] > loop(job.source)[1]),
+                min(abs(deviation(source, text, known.length_ratio.get("-".join(ways[place])))), 5.0),
+                float(min(len(lost(source, text)), 3)),
+                float(loop(text)[1] > loop(source)[1]),
                 min(len(starts[place].tokens) / max(1, known.source_limit), 2.0),
                 float(found[place].finish == "length"),
             ]

@@ -23,6 +23,7 @@ class TranslationHypothesis(Result):
         logprob: of all tokens and `<eos>` under the model (nats).
         score: `logprob` a token.
         finish: "stop", or "length" where it was cut off.
+        judged: where stand-ins kept what was lost, the source with them and its translation, by which to judge it.
     """
 
     text: str
@@ -30,6 +31,7 @@ class TranslationHypothesis(Result):
     logprob: float
     finish: str
     tokens: tuple[int, ...]
+    judged: tuple[str, TranslationHypothesis] | None = dataclasses.field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Text and score."""
