@@ -4,6 +4,9 @@ From the repository's root:
 
     python -m benchmarks.translate ablation multi30k --out runs/ablation
     python -m benchmarks.translate speed en-de=tatoeba-de-en/valid.tsv.gz
+    python -m benchmarks.translate copied
+    python -m benchmarks.translate confidence en-de=tatoeba-de-en/valid.tsv.gz en-fr=tatoeba-fr-en/valid.tsv.gz
+    python -m benchmarks.translate variants en-de=tatoeba-de-en/valid.tsv.gz
 """
 
 from __future__ import annotations
@@ -23,13 +26,20 @@ import numpy as np
 import torch
 
 from suite import load
+from suite.checkpoint import resolve
 from suite.cli.show import notice, table
-from suite.data.parallel import Corpus, read_pairs
+from suite.data.parallel import Corpus, Pair, read_pairs
 from suite.errors import ConfigError
+from suite.files import write_atomic
+from suite.task.kit.prepare import spread
+from suite.tasks.classify.metrics import auroc, reliability
+from suite.tasks.translate.confidence import DOUBTFUL, RIGHT, fit, measure
 from suite.tasks.translate.evaluate import evaluate
+from suite.tasks.translate.format import Languages
 from suite.tasks.translate.options import TranslateEvalOptions
 from suite.tasks.translate.pipeline import Translator
 from suite.tasks.translate.task import TranslateTask
+from suite.tasks.translate.variants import cased, unpunctuated
 from suite.training.fit import cache_directory, fit_data, kept
 from suite.training.recipe import Recipe
 
@@ -155,6 +165,110 @@ def speed(data: str, source: str, target: str, limit: int, beams: int, threads: 
         if batch > 1:
             rows += [row(f"{name}, as many steps", partial(theirs, name, max)) for name in others]
     click.echo("\n".join(table(rows, "lrr", ["system", "batch", "sentences/s"])))
+
+
+@main.command()
+@click.option("--model", default="translate", show_default=True, help="Model to evaluate: a name or a directory.")
+@click.option("--beams", default=5, show_default=True, help="Number of beams.")
+@click.option("--show", is_flag=True, help="Print each sentence that lost something.")
+def copied(model: str, beams: int, show: bool) -> None:
+    """Print the share of 200 made sentences whose name, number, date or address survives translation."""
+    from benchmarks.copied_items import items
+
+    translator = Translator(load(model), beams=beams)
+    survived: dict[str, list[bool]] = {}
+    for way, group in itertools.groupby(sorted(items(), key=lambda one: one.source + one.target), _way):
+        some = list(group)
+        found = translator([one.text for one in some], source=way[0], target=way[1])
+        for one, result in zip(some, found, strict=True):
+            kept = one.survives(result.text)
+            for key in (one.kind, "-".join(way), "all"):
+                survived.setdefault(key, []).append(kept)
+            if show and not kept:
+                click.echo(f"{one.kind}\t{one.text}\t{result.text}")
+    order = ["name", "number", "date", "address"]
+    keys = sorted(survived, key=lambda key: (key not in order, order.index(key) if key in order else 0, key == "all"))
+    rows = [[key, str(len(survived[key])), f"{np.mean(survived[key]):.0%}"] for key in keys]
+    click.echo("\n".join(table(rows, "lrr", ["what", "sentences", "survive"])))
+
+
+def _way(item: Any) -> tuple[str, str]:
+    return item.source, item.target
+
+
+@main.command()
+@click.argument("data")
+@click.option("--model", default="translate", show_default=True, help="Model to evaluate: a name or a directory.")
+@click.option("--source", default="en", show_default=True, help="Language to translate from.")
+@click.option("--target", default="de", show_default=True, help="Language to translate into.")
+@click.option("--limit", default=None, type=int, help="Number of pairs, from the start of DATA.  [default: all]")
+@click.option("--beams", default=5, show_default=True, help="Number of beams.")
+def variants(data: str, model: str, source: str, target: str, limit: int | None, beams: int) -> None:
+    """Print BLEU on the pairs as they are, without final punctuation, in lower case, and in both."""
+    corpus = Corpus.parse(data, source, target)
+    pairs = list(itertools.islice(read_pairs(corpus), limit))
+    if source == corpus.target:
+        pairs = [Pair(pair.target, pair.source, pair.place) for pair in pairs]
+    bare = [unpunctuated(pair) for pair in pairs]
+    kinds = {
+        "as they are": pairs,
+        "no final punctuation": bare,
+        "lower case": [pair._replace(source=cased(pair.source, str.lower)) for pair in pairs],
+        "both": [pair._replace(source=cased(pair.source, str.lower)) for pair in bare],
+    }
+    options = TranslateEvalOptions(source=source, target=target, beams=beams)
+    loaded = load(model)
+    rows = []
+    for kind, some in kinds.items():
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "pairs.tsv"
+            file.write_text("".join(f"{one.source}\t{one.target}\n" for one in some), encoding="utf-8")
+            found = evaluate(loaded, [f"{source}-{target}={file}"], options)["results"]["model"]
+        rows.append([kind, *(f"{found[name]['score']:.1f}" for name in ("BLEU", "BLEU lowercased", "chrF2"))])
+    click.echo("\n".join(table(rows, "lrrr", ["pairs", "BLEU", "BLEU lowercased", "chrF2"])))
+
+
+@main.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--model", default="translate", show_default=True, help="Model to calibrate: a name or a directory.")
+@click.option("--pairs", default=600, show_default=True, help="Number of sentences to translate, of all of DATA.")
+@click.option("--write", is_flag=True, help="Write the fit to all of them into the model's config.json.")
+def confidence(data: tuple[str, ...], model: str, pairs: int, write: bool) -> None:
+    """Fit the confidence of translations on one half of the sentences; print how it does on the other, and back."""
+    loaded = load(model)
+    known, tokenizer = Languages.from_extra(loaded.extra, model), loaded.tokenizer
+    assert tokenizer is not None
+    held = [
+        (text, other, *way)
+        for corpus in map(Corpus.parse, data)
+        for pair in read_pairs(corpus)
+        for way, text, other in (
+            ((corpus.source, corpus.target), pair.source, pair.target),
+            ((corpus.target, corpus.source), pair.target, pair.source),
+        )
+    ]
+    chosen = spread(held, pairs)
+    features, scores = measure(loaded.transformer, tokenizer, known, chosen)
+    right = scores >= RIGHT
+    shown = np.zeros(len(chosen))
+    even = np.arange(len(chosen)) // 4 % 2 == 0  # each half has all directions
+    for half in (even, ~even):
+        shown[~half] = fit(features[half], right[half]).probability(features[~half])
+    low = shown < DOUBTFUL
+    rows = [
+        ["right", f"{right.mean():.1%}"],
+        ["calibration error", f"{reliability(shown, right).error:.3f}"],
+        ["AUROC", f"{auroc(shown, right):.3f}"],
+        ["AUROC of the mean log-probability", f"{auroc(features[:, 0], right):.3f}"],
+        ["marked as probably wrong", f"{low.mean():.1%}"],
+        ["of them wrong", f"{(~right)[low].mean():.1%}" if low.any() else "-"],
+    ]
+    click.echo("\n".join(table(rows, "lr", ["confidence", ""])))
+    if write:
+        file = resolve(model) / "config.json"
+        config = json.loads(file.read_text(encoding="utf-8"))
+        config["extra"]["confidence"] = fit(features, right).to_extra()
+        write_atomic(file, (json.dumps(config, indent=2) + "\n").encode())
 
 
 def timed(work: Callable[[], object]) -> float:

@@ -9,7 +9,7 @@ Shapes: `B` rows, `T` positions.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -190,11 +190,55 @@ class ShuffledSource:
         return int(self.order[place])
 
     def __getitem__(self, index: int, /) -> Example:
-        return self.examples[self.locate(index)]
+        place = self.locate(index)  # first: what `examples` holds may depend on the epoch
+        return self.examples[place]
 
     def length(self, index: int, /) -> int:
         """Tokens in the example at `index`."""
-        return int(self.lengths[self.locate(index)])
+        place = self.locate(index)
+        return int(self.lengths[place])
+
+
+class RedrawnSource(ShuffledSource):
+    """Examples that are drawn anew each epoch, as many each time, and in a new order.
+
+    Args:
+        draw: from the number of an epoch to its examples, a pure function.
+        seed: of the orders.
+
+    Raises:
+        DataError: there are no examples.
+    """
+
+    KEPT = 2  # epochs in memory: a step may take its examples from the end of one and the start of the next
+
+    def __init__(self, draw: Callable[[int], Sequence[Example]], seed: int) -> None:
+        super().__init__(draw(0), seed)
+        self.draw, self.drawn = draw, 0
+        self.size = len(self.examples)
+        self._epochs = {0: (self.examples, self.lengths)}
+
+    def locate(self, index: int) -> int:
+        """Place of the example at `index` in `examples`, which then holds the index's epoch.
+
+        Raises:
+            DataError: another epoch has another number of examples.
+        """
+        epoch = index // self.size
+        if epoch != self.drawn:
+            if epoch not in self._epochs:
+                self._add(epoch)
+            self.examples, self.lengths = self._epochs[epoch]
+            self.drawn = epoch
+        return super().locate(index)
+
+    def _add(self, epoch: int) -> None:
+        examples = self.draw(epoch)
+        if len(examples) != self.size:
+            raise DataError(f"epoch {epoch} has {len(examples):,} examples, but the first has {self.size:,}")
+        while len(self._epochs) >= self.KEPT:
+            del self._epochs[min(self._epochs, key=lambda kept: (kept == self.drawn, kept))]
+        self._epochs[epoch] = examples, np.array([len(example.tokens) for example in examples])
 
 
 class StepBatches(Protocol):

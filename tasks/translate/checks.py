@@ -13,10 +13,10 @@ NARROWEST = 0.1  # a deviation below it comes from too few pairs
 REPEATS = 3  # times a phrase stands in a row when it loops
 PHRASE = 10  # words of the longest phrase that is looked for
 
-_LINK = re.compile(r"(?:https?://|www\.)\S+|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
+LINK = re.compile(r"(?:https?://|www\.)\S+|[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+")
 _PIECE = re.compile(r"\w+|[^\w\s]")
 _STUTTER = re.compile(r"(.{1,10}?)\1{7,}", re.DOTALL)
-_NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f ]\d{3})*(?!\d)|\d+")
+NUMBER = re.compile(r"\d+(?:[.,'\u2019\u00a0\u202f ]\d{3})*(?!\d)|\d+")
 
 
 def has_words(text: str) -> bool:
@@ -26,7 +26,7 @@ def has_words(text: str) -> bool:
         >>> has_words("17 %"), has_words("https://example.org/a"), has_words("Ja")
         (False, False, True)
     """
-    return any(map(str.isalpha, _LINK.sub("", text)))
+    return any(map(str.isalpha, LINK.sub("", text)))
 
 
 def concerns(source: str, target: str, ratio: tuple[float, float] | None) -> list[str]:
@@ -43,27 +43,47 @@ def concerns(source: str, target: str, ratio: tuple[float, float] | None) -> lis
     if not target.strip():
         return ["the translation is empty"]
     found = []
-    if ratio is not None:
-        mean, deviation = ratio
-        off = math.log((len(target) + SLACK) / (len(source) + SLACK)) - mean
-        if abs(off) > DEVIATIONS * max(deviation, NARROWEST):
-            found.append(
-                f"{count(len(target), 'character')} for {len(source)}: much "
-                + (
-                    "longer than usual, something may be made up"
-                    if off > 0
-                    else "shorter than usual, something may be missing"
-                )
+    off = deviation(source, target, ratio)
+    if abs(off) > DEVIATIONS:
+        found.append(
+            f"{count(len(target), 'character')} for {len(source)}: much "
+            + (
+                "longer than usual, something may be made up"
+                if off > 0
+                else "shorter than usual, something may be missing"
             )
+        )
     phrase, times = loop(target)
     if times > loop(source)[1]:
         found.append(f'"{phrase}" is repeated {times} times in a row')
-    kept = re.sub(r"\D", "", target)
-    missing = [number for number in _NUMBER.findall(source) if len(_digits(number)) > 2 and _digits(number) not in kept]
-    missing += [link for link in _LINK.findall(source) if link.rstrip(".,;:!?)") not in target]
-    if missing:
+    if missing := lost(source, target):
         found.append(f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing")
     return found
+
+
+def deviation(source: str, target: str, ratio: tuple[float, float] | None) -> float:
+    """How many standard deviations a translation's length is off; 0 where `ratio` is unknown.
+
+    Args:
+        source, target: a sentence and its translation.
+        ratio: mean and standard deviation of log(target characters / source characters) in the training data.
+    """
+    if ratio is None:
+        return 0.0
+    mean, spread = ratio
+    return (math.log((len(target) + SLACK) / (len(source) + SLACK)) - mean) / max(spread, NARROWEST)
+
+
+def lost(source: str, target: str) -> list[str]:
+    """Numbers of three digits or more, links and e-mail addresses of a source that its translation lacks.
+
+    Example:
+        >>> lost("In 1984 see www.example.org, page 12.", "1984, Seite 12.")
+        ['www.example.org,']
+    """
+    kept = re.sub(r"\D", "", target)
+    missing = [number for number in NUMBER.findall(source) if len(_digits(number)) > 2 and _digits(number) not in kept]
+    return missing + [link for link in LINK.findall(source) if link.rstrip(".,;:!?)") not in target]
 
 
 def _digits(number: str) -> str:

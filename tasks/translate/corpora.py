@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -196,28 +196,45 @@ class PairEncoder:
         Raises:
             DataError: nothing is left.
         """
-        import numpy as np
+        long: list[str] = []
+        found = [example for each in corpora for _, examples in self.fitting(each, long) for example in examples]
+        self.tell_dropped(len(found), long, purpose, notes)
+        return found
 
-        from suite.training.batches import Example
+    def tell_dropped(self, kept: int, long: Sequence[str], purpose: str, notes: list[str]) -> None:
+        """Add a line about pairs that are too long to `notes`.
 
-        dtype = np.uint16 if self.tokenizer.vocab_size <= 1 << 16 else np.uint32
-        found = []
-        long = []
-        for each in corpora:
-            for pair in each.pairs:
-                sides = self.tokenizer.encode(pair.source), self.tokenizer.encode(pair.target)
-                if max(map(len, sides)) > self.limit:
-                    long.append(f"{each.corpus.name}, line {pair.place:,}")
-                    continue
-                ways = directions(each.corpus, self.both_ways)
-                for (source, target), (first, second) in zip(ways, (sides, sides[::-1]), strict=False):
-                    tokens, prefix, start = join(self.tokenizer, first, second, source, target, causal=self.causal)
-                    found.append(Example(np.array(tokens, dtype=dtype), prefix, start))
+        Raises:
+            DataError: none was kept.
+        """
         if long:
             notes.append(
                 f"{purpose} pairs dropped: {len(long):,} with more than {self.limit} tokens on a side "
                 f"(first: {long[0]})"
             )
-        if not found:
+        if not kept:
             raise DataError(f"no {purpose} pair is short enough; raise model.context or data.max_tokens ({self.limit})")
-        return found
+
+    def fitting(self, corpus: FilteredCorpus, long: list[str]) -> Iterator[tuple[Pair, list[Example]]]:
+        """The short enough pairs, each with its example in each direction; `long` gets where the others stand."""
+        ways = directions(corpus.corpus, self.both_ways)
+        for pair in corpus.pairs:
+            sides = self.tokenizer.encode(pair.source), self.tokenizer.encode(pair.target)
+            if max(map(len, sides)) > self.limit:
+                long.append(f"{corpus.corpus.name}, line {pair.place:,}")
+                continue
+            yield pair, [self._join(*each, *way) for each, way in zip((sides, sides[::-1]), ways, strict=False)]
+
+    def example(self, text: str, translation: str, source: str, target: str) -> Example | None:
+        """The sequence of a sentence and its translation, or None if one of them is too long."""
+        sides = self.tokenizer.encode(text), self.tokenizer.encode(translation)
+        return None if max(map(len, sides)) > self.limit else self._join(*sides, source, target)
+
+    def _join(self, first: Sequence[int], second: Sequence[int], source: str, target: str) -> Example:
+        import numpy as np
+
+        from suite.training.batches import Example
+
+        dtype = np.uint16 if self.tokenizer.vocab_size <= 1 << 16 else np.uint32
+        tokens, prefix, start = join(self.tokenizer, first, second, source, target, causal=self.causal)
+        return Example(np.array(tokens, dtype=dtype), prefix, start)

@@ -6,6 +6,7 @@ the last token of the prefix, so that every position of the source knows what it
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
 _LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 
 
+@functools.cache  # asked for each example
 def tag(language: str) -> str:
     """The special token of a language.
 

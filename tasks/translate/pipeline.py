@@ -18,6 +18,7 @@ from suite.task.results import alike, several
 from suite.tasks.translate import glossary as terms
 from suite.tasks.translate.align import Alignment
 from suite.tasks.translate.checks import concerns
+from suite.tasks.translate.confidence import Confidence, doubt, features
 from suite.tasks.translate.format import FRAME, Languages
 from suite.tasks.translate.options import BEAMS, LENGTH_PENALTY
 from suite.tasks.translate.plan import Planner, SentenceJob, TextPlan
@@ -76,6 +77,7 @@ class Translator:
         self._sentences = SentenceTranslator(
             model.transformer, self.tokenizer, self.known, length_penalty=length_penalty, batch_tokens=batch_tokens
         )
+        self._confidence = Confidence.from_extra(model.extra, model.name)
         self.check_direction(source, target)
 
     def __call__(
@@ -121,7 +123,8 @@ class Translator:
         plans = [self._planner.plan(text, source, target, prefix.strip(), glossary or {}) for text in given]
         jobs = list(dict.fromkeys(job for plan in plans for job in plan.jobs))
         found = dict(zip(jobs, self._sentences.translate(jobs, beams, n_best, progress), strict=True))
-        return alike([self._result(plan, found) for plan in plans], many)
+        sure = self._confidences(found)
+        return alike([self._result(plan, found, sure) for plan in plans], many)
 
     def check_direction(self, source: str | None, target: str | None) -> None:
         """Raise a ConfigError if the model cannot translate from `source` to `target`; None stands for any language."""
@@ -135,10 +138,25 @@ class Translator:
             trained = ", ".join(f"{start} to {end}" for start, end in known.directions)
             raise ConfigError(f"{name} was not trained to translate {wanted}; available: {trained}")
 
-    def _result(self, plan: TextPlan, found: Mapping[SentenceJob, list[TranslationHypothesis]]) -> Translation:
+    def _confidences(self, found: Mapping[SentenceJob, list[TranslationHypothesis]]) -> dict[SentenceJob, float | None]:
+        """How probable it is that each sentence's best translation is right."""
+        if self._confidence is None or not found:
+            return dict.fromkeys(found)
+        jobs = list(found)
+        rows = features(
+            self.model.transformer, self.tokenizer, self.known, jobs, [hypotheses[0] for hypotheses in found.values()]
+        )
+        return dict(zip(jobs, self._confidence.probability(rows).tolist(), strict=True))
+
+    def _result(
+        self,
+        plan: TextPlan,
+        found: Mapping[SentenceJob, list[TranslationHypothesis]],
+        sure: Mapping[SentenceJob, float | None],
+    ) -> Translation:
         """The translation of a text, put together from those of its sentences."""
         sentences = [
-            self._sentence(plan.text, span, job, note, found[job])
+            self._sentence(plan.text, span, job, note, found[job], sure[job])
             for span, job, note in zip(plan.spans, plan.jobs, plan.notes, strict=True)
         ]
         tokens = sum(len(one.tokens) + (one.finish == "stop") for one in sentences)
@@ -156,11 +174,17 @@ class Translator:
         )
 
     def _sentence(
-        self, text: str, span: Span, job: SentenceJob, note: str | None, hypotheses: list[TranslationHypothesis]
+        self,
+        text: str,
+        span: Span,
+        job: SentenceJob,
+        note: str | None,
+        hypotheses: list[TranslationHypothesis],
+        confidence: float | None,
     ) -> TranslatedSentence:
         """A sentence with its best translation, laid out as the source, and its warnings."""
         best, *others = hypotheses
-        warnings = [] if note is None else [note]
+        warnings = [*doubt(confidence)] if note is None else [note, *doubt(confidence)]
         if best.finish == "length":
             warnings.append(f"the translation was cut off after {count(len(best.tokens), 'token')}")
         warnings += concerns(job.source, best.text, self.known.length_ratio.get("-".join(job.languages)))
@@ -177,6 +201,7 @@ class Translator:
             logprob=best.logprob,
             score=best.score,
             finish=best.finish,
+            confidence=confidence,
             alternatives=tuple(others),
             warnings=tuple(warnings),
         )

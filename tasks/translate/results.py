@@ -23,6 +23,7 @@ class TranslationHypothesis(Result):
         logprob: of all tokens and `<eos>` under the model (nats).
         score: `logprob` a token.
         finish: "stop", or "length" where it was cut off.
+        judged: where stand-ins kept what was lost, the source with them and its translation, by which to judge it.
     """
 
     text: str
@@ -30,6 +31,7 @@ class TranslationHypothesis(Result):
     logprob: float
     finish: str
     tokens: tuple[int, ...]
+    judged: tuple[str, TranslationHypothesis] | None = dataclasses.field(default=None, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Text and score."""
@@ -45,6 +47,8 @@ class TranslatedSentence(Result):
         start, end: where it stands in the text, in characters.
         text: the translation, with the source's line ends.
         score, logprob, finish, tokens: see `TranslationHypothesis`.
+        confidence: probability that the translation is right (`suite.tasks.translate.confidence`); None where the
+            checkpoint has no calibration.
         warnings: why the translation is doubtful, a line each.
         alternatives: the next best hypotheses, best first; empty unless asked for.
     """
@@ -56,6 +60,7 @@ class TranslatedSentence(Result):
     score: float
     logprob: float
     finish: str
+    confidence: float | None = None
     warnings: tuple[str, ...] = ()
     alternatives: tuple[TranslationHypothesis, ...] = ()
     tokens: tuple[int, ...]

@@ -7,18 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.model import Transformer
 from suite.task import Prompt
 
 
-@torch.inference_mode()
 def target_logprobs(
     transformer: Transformer, starts: Sequence[Prompt], targets: Sequence[Sequence[int]]
 ) -> list[float]:
-    """The log-probability (nats) of each target after its start, all tokens together.
+    """The log-probability (nats) of each target after its start, all tokens together; see `token_logprobs`."""
+    return [float(each.sum()) for each in token_logprobs(transformer, starts, targets)]
+
+
+@torch.inference_mode()
+def token_logprobs(
+    transformer: Transformer, starts: Sequence[Prompt], targets: Sequence[Sequence[int]]
+) -> list[NDArray[np.float64]]:
+    """The log-probabilities (nats) of each target's tokens after its start.
 
     Args:
         transformer: in evaluation mode, if it has dropout.
@@ -39,5 +48,5 @@ def target_logprobs(
         first = len(start.tokens) - 1  # the position that predicts the target's first token
         scores = transformer.logits(hidden[place, first : first + len(target)]).log_softmax(dim=-1)  # (n, V)
         ids = torch.tensor(list(target), dtype=torch.long, device=device)[:, None]
-        found.append(float(scores.gather(1, ids).cpu().double().sum()))
+        found.append(scores.gather(1, ids)[:, 0].cpu().double().numpy())
     return found

@@ -14,9 +14,11 @@ from suite.tasks.translate.format import FRAME, Languages, prompt
 from suite.tasks.translate.plan import SentenceJob
 from suite.tasks.translate.results import TranslationHypothesis
 from suite.tasks.translate.score import target_logprobs
+from suite.tasks.translate.stand_ins import stand_ins
 from suite.text.tokenizer import Tokenizer
 
 GROWTH, ROOM = 2, 10  # a translation may have `GROWTH` times the tokens of its source, and `ROOM` more
+RARE = 3  # tokens of a word from which on it is rare
 BATCH_TOKENS = 16384  # positions of all beams in a batch: bounds memory
 
 
@@ -46,9 +48,13 @@ class SentenceTranslator:
     def translate(
         self, jobs: Sequence[SentenceJob], beams: int, n_best: int, progress: Callable[[int], object] | None
     ) -> list[list[TranslationHypothesis]]:
-        """The `n_best` hypotheses for each sentence, best first; those with the glossary's terms come before others."""
+        """The `n_best` hypotheses for each sentence, best first; those with the glossary's terms come before others.
+
+        Where the best one lost a link, a long number or a rare name, it comes after one that has it.
+        """
         wide = [beams if job.terms else n_best for job in jobs]
         found = self._search(jobs, beams, max(wide, default=1), progress)
+        self._keep_things(jobs, found, beams)
         return [
             self._with_terms(job, hypotheses, beams)[:n_best] if job.terms else hypotheses[:n_best]
             for job, hypotheses in zip(jobs, found, strict=True)
@@ -125,6 +131,34 @@ class SentenceTranslator:
         text = " ".join(self.tokenizer.decode(tokens).split())  # a line end of the model's own would spoil the layout
         score = logprob / max(1, length)
         return TranslationHypothesis(text=text, tokens=tokens, logprob=logprob, score=score, finish=finish)
+
+    # ---- links, numbers and names
+
+    def _keep_things(
+        self, jobs: Sequence[SentenceJob], found: Sequence[list[TranslationHypothesis]], beams: int
+    ) -> None:
+        """Put a translation by stand-ins before the hypotheses of each sentence whose best one lost something."""
+        kept = []
+        for job, hypotheses in zip(jobs, found, strict=True):
+            if not job.forced and not job.terms:
+                made = stand_ins(job.source, hypotheses[0].text, job.languages, self._rare)
+                if made is not None:
+                    kept.append((dataclasses.replace(job, source=made.source), made, job, hypotheses))
+        again = self._search([changed for changed, *_ in kept], beams, 1)
+        for (_, made, job, hypotheses), [best] in zip(kept, again, strict=True):
+            text = made.restored(best.text)
+            if text is None:
+                continue
+            tokens = tuple(self.tokenizer.encode(text))
+            start = self._prompt(job, "")
+            if best.finish == "stop" and len(start.tokens) + len(tokens) < self.transformer.config.context:
+                end = self.tokenizer.specials["<eos>"]
+                [logprob] = target_logprobs(self.transformer, [start], [[*tokens, end]])
+                kept_all = self._hypothesis(tokens, logprob, "stop")
+                hypotheses.insert(0, dataclasses.replace(kept_all, judged=(made.source, best)))
+
+    def _rare(self, word: str) -> bool:
+        return len(self.tokenizer.encode(f" {word}")) >= RARE
 
     # ---- terms of a glossary
 

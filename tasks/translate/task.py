@@ -5,7 +5,7 @@ Torch is imported inside functions, so that the command line can list this task 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,9 +13,17 @@ from typing import TYPE_CHECKING, Any
 from suite.data.parallel import MAX_RATIO, Pair
 from suite.errors import ConfigError
 from suite.task import PackagedTask, TokenizerTable, TrainingData
-from suite.tasks.translate.corpora import PairEncoder, concatenate, directions, length_ratios, read_corpora
+from suite.tasks.translate.corpora import (
+    FilteredCorpus,
+    PairEncoder,
+    concatenate,
+    directions,
+    length_ratios,
+    read_corpora,
+)
 from suite.tasks.translate.format import FRAME, SPECIALS, Attention, Languages, special_tokens
 from suite.tasks.translate.results import Translation
+from suite.tasks.translate.variants import VariantsTable, variant_source
 from suite.wording import count
 
 if TYPE_CHECKING:
@@ -25,6 +33,8 @@ if TYPE_CHECKING:
     from suite.evaluation import Report
     from suite.task.kit.bulk import BulkFormat
     from suite.tasks.translate.pipeline import Translator
+    from suite.text.tokenizer import Tokenizer
+    from suite.training.batches import ShuffledSource
     from suite.training.recipe import Recipe
 
 
@@ -41,6 +51,7 @@ class TranslateDataTable:
         max_tokens: of one side; longer pairs are dropped. 0: what the model's context has room for.
         max_ratio: characters of one side to those of the other, beyond which a pair is dropped; 0 for no limit.
         keep_copies: whether pairs stay whose two sides are the same.
+        variants: how people type, and what must be copied; see `suite.tasks.translate.variants`.
         concatenated: examples made of two or three random pairs in a row, as a share of the pairs, so that a model of
             short sentences learns long input. Source: Kondo et al. 2021, "Sentence Concatenation Approach to Data
             Augmentation for Neural Machine Translation".
@@ -58,6 +69,7 @@ class TranslateDataTable:
     max_ratio: float = MAX_RATIO
     keep_copies: bool = False
     concatenated: float = 0.0
+    variants: VariantsTable = field(default_factory=VariantsTable)
     held_out: float = 0.05
     valid_pairs: int = 0
 
@@ -83,9 +95,16 @@ class TranslateOptionsTable:
 
     Args:
         attention: "prefix" (source and tags see each other both ways) or "causal".
+        confidence_pairs: validation pairs that the confidence of translations is fitted on, at the end of training; see
+            `suite.tasks.translate.confidence`. 0 for none.
     """
 
     attention: Attention = "prefix"
+    confidence_pairs: int = 600
+
+    def __post_init__(self) -> None:
+        if self.confidence_pairs < 0:
+            raise ConfigError(f"translate.confidence_pairs is {self.confidence_pairs}, but must not be negative")
 
 
 class TranslateTask(PackagedTask[Pair, str, Translation]):
@@ -111,7 +130,6 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
     def prepare(self, recipe: Recipe, cache: Path) -> TrainingData:
         """Read and filter the recipe's pairs, train the tokenizer on them, and write each direction as sequences."""
         from suite.task.kit.prepare import choose_tokenizer
-        from suite.training.batches import ShuffledSource
 
         tables = self.tables(recipe)
         data: TranslateDataTable = tables.data
@@ -130,8 +148,8 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
             cache,
         )
         encoder = PairEncoder(tokenizer, data.both_ways, attention == "causal", side_limit(data, context))
-        joined = [concatenate(each, data.concatenated, (recipe.seed, place)) for place, each in enumerate(train)]
-        examples = encoder.examples([*train, *joined], "training", notes)
+        source = training_source(train, encoder, data, recipe.seed, cache, notes)
+        examples = source.examples
         curve = [replace(each, pairs=each.pairs[: data.valid_pairs or None]) for each in valid]
         held = encoder.examples(curve, "validation", notes)
         tokens = sum(len(example.tokens) for example in examples)
@@ -148,7 +166,8 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
             length_ratio=length_ratios(train, data.both_ways),
         )
         return TrainingData(
-            train=ShuffledSource(examples, recipe.seed),
+            train=source,
+            finish=finisher(valid, tokenizer, known, data.both_ways, tables.options.confidence_pairs),
             valid=held,
             tokenizer=tokenizer,
             vocab_size=tokenizer.vocab_size,
@@ -188,6 +207,54 @@ class TranslateTask(PackagedTask[Pair, str, Translation]):
             line=lambda text, result: str(result.text),  # what may end a line elsewhere, such as \x85, is kept
             flat=True,
         )
+
+
+def training_source(
+    train: Sequence[FilteredCorpus],
+    encoder: PairEncoder,
+    data: TranslateDataTable,
+    seed: int,
+    cache: Path,
+    notes: list[str],
+) -> ShuffledSource:
+    """The examples to learn from: the pairs and several in a row, the same each epoch or with variants.
+
+    Raises:
+        DataError: no pair is short enough.
+    """
+    from suite.training.batches import ShuffledSource
+
+    if data.variants:
+        return variant_source(train, encoder, data.variants, data.concatenated, seed, cache, notes)
+    joined = [concatenate(each, data.concatenated, (seed, place)) for place, each in enumerate(train)]
+    return ShuffledSource(encoder.examples([*train, *joined], "training", notes), seed)
+
+
+def finisher(
+    valid: Sequence[FilteredCorpus], tokenizer: Tokenizer, known: Languages, both_ways: bool, most: int
+) -> Callable[[Any], Mapping[str, Any]]:
+    """A function for `TrainingData.finish` that fits the confidence of translations."""
+    from suite.task.kit.prepare import spread
+
+    pairs = spread(
+        [
+            (text, other, *way)
+            for each in valid
+            for pair in each.pairs
+            for way, (text, other) in zip(
+                directions(each.corpus, both_ways), (pair[:2], (pair.target, pair.source)), strict=False
+            )
+        ],
+        most,
+    )
+
+    def finish(transformer: Any) -> Mapping[str, Any]:
+        from suite.tasks.translate.confidence import calibrate
+
+        found = calibrate(transformer, tokenizer, known, pairs) if most else None
+        return {} if found is None else {"confidence": found.to_extra()}
+
+    return finish
 
 
 def check_attention(attention: Attention, recipe: Recipe) -> None:

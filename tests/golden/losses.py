@@ -14,7 +14,12 @@ import toys
 STEPS = 20
 TASKS = toys.ROOT / "tasks"
 # whose toy run a recipe starts from, by the base that it names: the embedded models take too long to train
-BASES = {"lm": "lm/small", "translate": "translate/small", "music": "music/recipe"}
+BASES = {
+    "lm": "lm/small",
+    "translate": "translate/small",
+    "runs/translate/checkpoint": "translate/small",
+    "music": "music/recipe",
+}
 SCHEDULE = [  # as short as the run, so that each recipe's rates go all the way up and down
     *("schedule.warmup=2", f"run.steps={STEPS}", "run.epochs=0", "run.least_steps=1", "run.log_every=1"),
     *("run.valid_every=10", f"run.save_every={STEPS}", 'run.precision="float32"', 'run.storage="float32"'),
