@@ -1,10 +1,11 @@
 """Names and numbers of a written summary come from its article or title alone: the rule for decoding.
 
-`SourceWords` reads the summary character by character. A word with a capital letter or a digit must be a word of the
-source, spelt as there (or its plural; what follows an apostrophe is a word of its own, so possessives need no rule).
-Two such words side by side ("John Smith", "12 May") must stand side by side in the source too, and one that the source
-always continues is continued ("United" with "States", "12" with "May"); a number that always ends such a run does so
-here ("May 12", not "12 people"), a year excepted. At the beginning of a sentence, words that are no names may be capitalised: those that the source has in lower case, and function words.
+`SourceWords` reads the summary character by character. A word with a capital letter, a digit or a letter beyond ASCII
+must be a word of the source, spelt as there (or the plural of a people's name; what follows an apostrophe is a word
+of its own, so possessives need no rule). Two such words side by side ("John Smith", "12 May") must stand side by side
+in the source too, and one that the source always continues is continued ("United" with "States", "12" with "May"); a
+number that always ends such a run does so here ("May 12", not "12 people"), a year excepted. At the beginning of a
+sentence, words that are no names may be capitalised: those that the source has in lower case, and function words.
 Numbers from eleven on in words, and words like "million", must be words of the source.
 
 What this cannot see is a name after a wrong verb: each name and number is the article's, their relation may not be.
@@ -22,26 +23,31 @@ from collections.abc import Iterable, Set
 from functools import lru_cache
 from typing import NamedTuple
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 _WORD = re.compile(r"\d+(?:[.,]\d+)*(?:[^\W_]|[\u0300-\u036f])*|(?:[^\W_]|[\u0300-\u036f])+")
 _JOINTS = {" ": " ", "\u00a0": " ", "-": "-", "–": "-", "‑": "-"}  # between two words of a name or a date
 _YEAR = re.compile(r"[12]\d\d\d")
 _STARTS = frozenset('.!?:;"“‘(\n')  # after them a word may be capitalised that is no name
 _BARRED = frozenset("[]{}<>|\\^_~")  # what a model learnt from leftovers of markup
 _FREE = "\0"  # a word in lower case that no rule is about
-_PLURAL = 4  # letters of a name from which on its plural is allowed
+_PEOPLE = ("an", "ian", "er", "ist")  # endings of names that may be written in the plural
 TYPOGRAPHY = "–—’“”‘\u00a0"
 
-PRONOUNS = frozenset("He She It They His Her Its Their This These That Those Such".split())
-_FUNCTION = PRONOUNS | frozenset(
-    "The A An In On At As Of To By For From With And But Or If After Before During Since Until While When Where Because "
-    "Although Though Despite However Also Both Between Under Over Among Through Later Today There Some Most Many Much "
-    "Several Each Every Other Others Another All Any One Two Three Four Five Six Seven Eight Nine Ten First Second Not "
-    "No Only Like According Along Around Within Without Who Which What How".split()
+PRONOUNS = _words("He She It They His Her Its Their This These That Those Such")
+_FUNCTION = PRONOUNS | _words(
+    "The A An In On At As Of To By For From With And But Or If After Before During Since Until While When Where "
+    "Because Although Though Despite However Also Both Between Under Over Among Through Later Today There Some Most "
+    "Many Much Several Each Every Other Others Another All Any One Two Three Four Five Six Seven Eight Nine Ten "
+    "First Second Not No Only Like According Along Around Within Without Who Which What How"
 )
-_NUMBERS = (  # beginnings of the number words from eleven on, and of scales; none begins another common word
-    "eleve twelv twelf thirt fourtee forty fortie fiftee fifti fifty sixtee sixti sixty sevente seventi seventy eightee "
-    "eighti eighty ninete nineti ninety twent hundre thousan million billion trillion"
-).split()
+_NUMBERS = _words(
+    "eleve twelv twelf thirt fourtee forty fortie fiftee fifti fifty sixtee sixti sixty sevente seventi seventy "
+    "eightee eighti eighty ninete nineti ninety twent hundre thousan million billion trillion"
+)
 
 
 class Reading(NamedTuple):
@@ -98,7 +104,7 @@ class SourceWords:
         initialled = ""  # the name before an initial: of "Ada B. Smith", "Ada Smith" too
         for match in _WORD.finditer(text):
             word, between, end = match[0], text[end : match.start()], match.end()
-            joint = before and between in _JOINTS and _is_claim(word)
+            joint = before and between in _JOINTS and _begins_name(word)
             comma = before[-1:].isdigit() and between == ", " and word[0].isdigit()
             spaced = bool(before) and between == ". " and (len(before) == 1 or bool(initialled))
             if before and not joint:
@@ -107,8 +113,12 @@ class SourceWords:
                 lower.add(word)
                 before = initialled = ""
                 continue
-            forms = {word, word + "s"} if len(word) >= _PLURAL and word.isalpha() and word[-1] != "s" else {word}
+            forms = {word, word + "s"} if word.endswith(_PEOPLE) else {word}
             self.known |= forms
+            if not _begins_name(word):  # "café", "iPod": no part of a run
+                self.ending.add(word)
+                before = initialled = ""
+                continue
             self.ending |= forms - {word}
             if not (joint or comma) or _YEAR.fullmatch(word):
                 self.leading |= forms
@@ -137,7 +147,7 @@ class SourceWords:
         if _is_letter(character):
             if word == _FREE:
                 return None if _is_claim(character) else state
-            if state.unfinished and not word and not _is_claim(character):
+            if state.unfinished and not word and not _begins_name(character):
                 return None
             return self._longer(state, word + character)
         if character in ".," and word[:1].isdigit() and word + character in self._beginnings(state, word):
@@ -181,8 +191,16 @@ class SourceWords:
 
     @staticmethod
     def _is_bound(state: Reading, word: str) -> bool:
-        """Whether a word belongs to the name or number before it; after a comma, a number alone does."""
-        return bool(state.before) and (state.before[-1] != "," or word[0].isdigit())
+        """Whether a word belongs to the name or number before it.
+
+        After a comma, a number alone does; after a number that need not go on ("In 1960 Ada"), a name need not.
+        """
+        before = state.before
+        if not before or not _begins_name(word):
+            return False
+        if word[0].isdigit():
+            return True
+        return before[-1] != "," and (state.unfinished or not before[0].isdigit())
 
     def _separated(self, state: Reading, character: str) -> Reading | None:
         """Return the state after a character that no word has; None if the word before it is not whole."""
@@ -200,7 +218,7 @@ class SourceWords:
         known = self._is_known(state)
         if not known and not opener:
             return None
-        if opener or word in _FUNCTION:
+        if opener or word in _FUNCTION or not _begins_name(word):
             return Reading("", "", opens)  # "The Beatles", "In 1960"
         if character in _JOINTS:
             before, unfinished = word + _JOINTS[character], word not in self.ending
@@ -215,9 +233,15 @@ def _prefixes(words: Iterable[str]) -> frozenset[str]:
     return frozenset(word[:length] for word in words for length in range(1, len(word) + 1))
 
 
+@lru_cache(maxsize=65536)
 def _is_claim(word: str) -> bool:
-    """Whether a word has a capital letter or a digit."""
-    return any(one.isdigit() or one != one.lower() for one in word)
+    """Whether a word has a capital letter, a digit, or a letter beyond ASCII, which is not for the model to spell."""
+    return not word.isascii() or any(one.isdigit() or one != one.lower() for one in word)
+
+
+def _begins_name(word: str) -> bool:
+    """Whether a word begins with a capital letter or a digit."""
+    return word[0].isdigit() or word[0] != word[0].lower()
 
 
 @lru_cache(maxsize=4096)

@@ -20,10 +20,10 @@ from suite.tasks.summarize.format import ArticleFormat
 from suite.tasks.summarize.options import Style, SummaryOptions, check_style
 from suite.tasks.summarize.select import BodySentence, Ranker, sentences_of
 from suite.tasks.summarize.standing import Standing
-from suite.tasks.summarize.summary import Summary, SummarySentence, extracted, in_text, written
+from suite.tasks.summarize.summary import Summary, extracted, in_text, written
 from suite.wording import count
 
-# Radford et al. 2019, section 3.6: top-k 2, 100 tokens, of which the first three sentences count; there repetition is free
+# Radford et al. 2019, section 3.6: top-k 2, 100 tokens, of which three sentences count; repetition is ours
 TLDR = Sampling(top_k=2, no_repeat_ngram=4, count_prompt=False)
 TLDR_TOKENS, TLDR_SENTENCES = 100, 3
 WRITE = Sampling(temperature=0.0, no_repeat_ngram=3, count_prompt=False)

@@ -273,11 +273,12 @@ def pick(
 
 
 def is_said(words: Sequence[str], others: Iterable[Set[str]]) -> bool:
-    """Whether one of the other sentences, given as the words of each, has nearly all of a sentence's words and all its numbers.
+    """Whether one of the others, each as its words, has nearly all of a sentence's words and all its numbers.
 
     Example:
         >>> others = [{"the", "old", "bridge", "fell", "in", "1820"}]
-        >>> [is_said(words_of(text), others) for text in ("The bridge fell.", "In 1820 the mill fell.", "It fell in 1821.")]
+        >>> texts = ["The bridge fell.", "In 1820 the mill fell.", "It fell in 1821."]
+        >>> [is_said(words_of(text), others) for text in texts]
         [True, False, False]
     """
     own = set(words)

@@ -39,7 +39,8 @@ _PRONOUN = re.compile(
 )
 # "It was agreed that": no noun is meant
 _EMPTY = re.compile(
-    r"\b(?:it|this)\s+(?:is|was|has been|had been|will be|became|seems|seemed|appears)\s+(?:(?:not|also|then|now|\w+ly)\s+)?"
+    r"\b(?:it|this)\s+(?:is|was|has been|had been|will be|became|seems|seemed|appears)\s+"
+    r"(?:(?:not|also|then|now|\w+ly)\s+)?"
     r"(?:\w+ed|clear|likely|unlikely|possible|impossible|known|said|thought|found|held|shown|believed|true|necessary|important|"
     r"unclear|common|hoped|felt|difficult|easy)\s+(?:that|to|by\s+\w+\s+that|whether|if|how|why)\b|\bit\s+(?:rain|snow)",
     re.IGNORECASE,

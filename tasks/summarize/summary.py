@@ -103,7 +103,9 @@ def written(
         text=summary,
         style=style,
         sentences=tuple(_sourced(kept, body)),
-        warnings=tuple(dict.fromkeys([*warnings, *(f"the {one.kind} {one.text!r} is not in the article" for one in doubts)])),
+        warnings=tuple(
+            dict.fromkeys([*warnings, *(f"the {one.kind} {one.text!r} is not in the article" for one in doubts)])
+        ),
         read=read,
         of=len(body),
     )
@@ -114,7 +116,7 @@ _HANGING = re.compile(r"\(\s*[;,:]\s*")
 
 
 def _tidied(text: str) -> str:
-    """Return a text without empty brackets and quotation marks: the model learnt from articles whose pronunciations were cut."""
+    """Return a text without empty brackets and quotation marks, left where pronunciations were cut."""
     return _HANGING.sub("(", _EMPTY.sub("", text)).strip()
 
 

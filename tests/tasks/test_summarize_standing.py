@@ -16,19 +16,22 @@ LIFE = (
     "Adler wrote one book. He died in 1890."
 )
 MINUTES = (
-    "Present were Anna, Ben, Carla and David. Anna wants to release on 3 June, because two customers wait. Ben thinks that the "
-    "tests are not ready. David suggested a release without the manual.\nAfter some discussion the team decided to release on 17 "
-    "June. Ben suggested buying two machines for 3,000 euros. The team agreed to buy one machine for 1,400 euros. David told a "
-    "story about his holiday."
+    "Present were Anna, Ben, Carla and David. Anna wants to release on 3 June, because two customers wait. Ben thinks "
+    "that the tests are not ready. David suggested a release without the manual.\n"
+    "After some discussion the team decided to release on 17 June. Ben suggested buying two machines for 3,000 euros. "
+    "The team agreed to buy one machine for 1,400 euros. David told a story about his holiday."
 )
 REPORT = (
-    "We wondered whether beans grow faster under blue light. Earlier work suggested that beans might grow 40% faster. Forty beans "
-    "were planted in two boxes. Each plant was watered every morning. The results show that beans under blue light grew 12% "
-    "faster than the others. The lamps were borrowed from another school."
+    "We wondered whether beans grow faster under blue light. Earlier work suggested that beans might grow 40% "
+    "faster. Forty "
+    "beans were planted in two boxes. Each plant was watered every morning. The results show that beans under "
+    "blue light "
+    "grew 12% faster than the others. The lamps were borrowed from another school."
 )
 MAIL = (
-    "Thank you for the many answers about the canteen. Some of you proposed to open the canteen at 11:00. Others would prefer "
-    "12:30. A salad bar was suggested. The board approved the opening of the canteen at 11:30. Please tell your teams."
+    "Thank you for the many answers about the canteen. Some of you proposed to open the canteen at 11:00. Others would "
+    "prefer 12:30. A salad bar was suggested. The board approved the opening of the canteen at 11:30. Please "
+    "tell your teams."
 )
 
 
@@ -86,7 +89,7 @@ def test_a_pronoun_that_opens_a_paragraph_is_not_taken_without_its_noun() -> Non
 
 
 def test_the_title_stands_for_its_own_pronoun() -> None:
-    """In a life, "He" at the beginning of a paragraph is the one whose life it is; in brackets, since it is no quotation."""
+    """In a life, "He" at the beginning of a paragraph is the one whose life it is; brackets tell of it."""
     assert chosen(LIFE, ["In 1850"], "Karl Adler") == ["In 1850 [Karl Adler] moved to Trier."]
     assert chosen(LIFE, ["His shop"], "Karl Adler (binder)") == ["[Karl Adler]'s shop burnt down."]
     assert chosen(LIFE, ["Adler was", "In 1850", "His"], "Karl Adler") == [
@@ -111,7 +114,7 @@ def test_a_title_that_is_nobody_stands_for_nobody(title: str) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_extract_has_a_pronoun_without_its_noun(seed: int) -> None:
-    """Whatever the scores: each is the text's first, follows its own predecessor, or what was said of the title's subject."""
+    """Whatever the scores: each follows its own predecessor, or what was said of the title's subject."""
     random = np.random.default_rng(seed)
     sentences = body(LIFE, "Karl Adler")
     standing = Standing("Karl Adler", sentences)
@@ -209,4 +212,4 @@ def test_an_article_given_as_text_has_its_places(title: str = "Karl Adler") -> N
     for one in found.sentences:
         assert one.start is not None and one.end is not None
         source = article.body[one.start : one.end]
-        assert one.share == 1 and one.text == source or "[Karl Adler]" in one.text and one.share < 1
+        assert (one.share == 1 and one.text == source) or ("[Karl Adler]" in one.text and one.share < 1)
