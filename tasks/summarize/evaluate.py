@@ -55,10 +55,10 @@ def evaluate(
     Returns:
         a report; its `data` has `model`, `articles`, `words`, and `notes` on articles left out; under `systems` for
         each system its `rouge` (by name: mean F1 and its 95% interval over articles), `unsupported` (share of its
-        names and numbers that the article lacks), `repeated` (share of its 4-grams that occur in it earlier), `novel`
-        (share of word pairs that the article lacks) and `length` (mean words, and the ratio to the lead's); under
-        `nats_per_token` the loss of the lead after its own body, after that of another article, and after none (None
-        for a model not trained to summarise).
+        names and numbers that the article lacks), `foreign` (the same by `metrics.foreign_words`), `repeated` (share
+        of its 4-grams that occur in it earlier), `novel` (share of word pairs that the article lacks) and `length`
+        (mean words, and the ratio to the lead's); under `nats_per_token` the loss of the lead after its own body,
+        after that of another article, and after none (None for a model not trained to summarise).
 
     Raises:
         DataError: no article has a lead and a body.
@@ -103,6 +103,7 @@ def system(summaries: Sequence[str], articles: Sequence[Article]) -> dict[str, A
     return {
         "rouge": {name: mean_and_interval(values[:, 2]) for name, values in scores.items()},
         "unsupported": sum(not claim.supported for claim in stated) / max(1, len(stated)),
+        "foreign": share([metrics.foreign_words(summary.replace("\n", " "), source) for summary, source in pairs]),
         "repeated": share([metrics.repeated_ngrams(summary) for summary in summaries]),
         "novel": share([metrics.novel_ngrams(*pair, 2) for pair in pairs]),
         "length": {"words": float(lengths.mean()), "ratio": float((lengths / leads).mean())},
@@ -149,10 +150,10 @@ def tables(found: Mapping[str, Any]) -> list[Table]:
     rows: list[tuple[str, list[Figure | str]]] = []
     for name, figures in found["systems"].items():
         rouges = [_rouge(one["mean"], *one["interval"]) for one in figures["rouge"].values()]
-        shares = [percent(figures[key]) for key in ("unsupported", "repeated", "novel")]
+        shares = [percent(figures[key]) for key in ("unsupported", "foreign", "repeated", "novel")]
         rows.append((name, [*rouges, *shares, Figure(value=figures["length"]["words"], unit="count")]))
     length = count(found["words"], "word") if found["words"] else "as many words as its lead"
-    columns = [*metrics.ROUGES, "unsupported", "repeated", "novel pairs", "words"]
+    columns = [*metrics.ROUGES, "unsupported", "foreign", "repeated", "novel pairs", "words"]
     title = f"{found['model']}: {count(found['articles'], 'article')}, each summarised in {length}"
     scores = Table(columns=columns, rows=rows, title=title)
     if found["nats_per_token"] is None:

@@ -14,7 +14,9 @@ from suite.data.articles import Article
 from suite.model.transformer import Transformer
 from suite.sampling.score import continuation_logprobs
 from suite.tasks.summarize.format import ArticleFormat
+from suite.tasks.summarize.outcomes import emphasis
 from suite.tasks.summarize.select import BodySentence, Floats, Ranker, features, is_whole, pick, words_of
+from suite.tasks.summarize.standing import Standing
 
 CANDIDATES = 32  # sentences whose likelihood is computed; more if the extract needs more
 BATCH = 16
@@ -32,12 +34,14 @@ class Candidates:
 
     Attributes:
         sentences: N candidates, in order of the text.
+        places: of each in the body.
         rows: (N, F + 2) their features; their log-probability per token as a lead after the selected body, in nats;
             and its difference from that after no body.
         read: number of body sentences in the prompt.
     """
 
     sentences: list[BodySentence]
+    places: list[int]
     rows: Floats
     read: int
 
@@ -93,7 +97,8 @@ class Extractor:
             words: minimum number of words in whole sentences.
         """
         rows, scores = self.rank(article, sentences, progress)
-        order = np.argsort(-scores, kind="stable")
+        spread = float(scores.std()) or 1.0
+        order = np.argsort(-(scores + spread * emphasis(sentences)), kind="stable")
         # bounded: a long text without full stops would need all its sentences
         first = [sentences[place] for place in order[: 4 * most + words]]
         best = np.sort(order[: max(number, enough(first, most, words))])
@@ -105,7 +110,9 @@ class Extractor:
             likelihoods.append(self.likelihoods(prompt, texts))
         behind, alone = likelihoods
         rows = np.column_stack([rows[best], behind, behind - alone])
-        return Candidates(sentences=[sentences[place] for place in best], rows=rows, read=len(chosen))
+        return Candidates(
+            sentences=[sentences[place] for place in best], places=best.tolist(), rows=rows, read=len(chosen)
+        )
 
     def likelihoods(self, prompt: Sequence[int], texts: Sequence[str]) -> Floats:
         """(N,) mean log-probability per token of each text after a prompt, in nats."""
@@ -115,13 +122,29 @@ class Extractor:
         found = continuation_logprobs(self.transformer, prompt, ids, prefix=prefix, batch=BATCH)
         return np.array([float(logprobs.mean()) for logprobs in found])
 
-    def extract(self, given: Candidates, fits: Callable[[BodySentence], bool], most: int) -> list[BodySentence]:
-        """Return the best candidates, in order of the text; `fits` and `most` as in `pick`."""
+    def extract(
+        self,
+        standing: Standing,
+        given: Candidates,
+        fits: Callable[[Sequence[BodySentence]], bool],
+        most: int,
+    ) -> list[int]:
+        """Return the places in the body of the best candidates and of what they need, in order of the text.
+
+        Args:
+            standing: what the sentences of the body need.
+            given: the candidates.
+            fits, most: as in `pick`.
+        """
         assert self.weights is not None
-        scores = self.weights.scores(given.rows)
-        places = [place for place, one in enumerate(given.sentences) if is_whole(one)] or list(range(len(scores)))
-        sentences = [given.sentences[place] for place in places]
-        return [sentences[place] for place in pick(sentences, scores[places], fits, most)]
+        sentences = standing.sentences
+        own = self.weights.scores(given.rows)
+        whole = [number for number, one in enumerate(given.sentences) if is_whole(one)] or list(range(len(own)))
+        places = [given.places[number] for number in whole]
+        scores = np.full(len(sentences), -np.inf)
+        scores[places] = own[whole] + (float(own[whole].std()) or 1.0) * emphasis(sentences)[places]
+        # a text of which no sentence that fits can stand alone is shown as it is
+        return pick(sentences, scores, fits, most, standing.before) or pick(sentences, scores, fits, most)
 
 
 def enough(sentences: Sequence[BodySentence], most: int, words: int) -> int:

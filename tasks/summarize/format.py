@@ -41,9 +41,9 @@ class ArticleFormat:
         """Return the indices of the best sentences that fit together, in order of the text."""
         left = self.source_tokens
 
-        def fits(sentence: BodySentence) -> bool:
+        def fits(new: Sequence[BodySentence]) -> bool:
             nonlocal left
-            left -= len(self.tokenizer.encode(sentence.text)) + 1
+            left -= sum(len(self.tokenizer.encode(sentence.text)) + 1 for sentence in new)
             return left >= 0
 
         return pick(sentences, scores, fits)

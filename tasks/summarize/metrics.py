@@ -125,3 +125,22 @@ def repeated_ngrams(summary: str, n: int = 4) -> tuple[int, int]:
     """
     found = _ngrams(_words(summary), n)
     return len(found) - len(set(found)), len(found)
+
+
+_FOREIGN = re.compile(r"(?<=[a-z,;] )[A-Z]\w+|\d+(?:[.,]\d+)*")
+_ANY = re.compile(r"\d+(?:[.,]\d+)*|\w+")
+
+
+def foreign_words(summary: str, source: str) -> tuple[int, int]:
+    """Return how many capitalised words within sentences, and digits, the source lacks, and how many there are.
+
+    A cruder count than `suite.tasks.summarize.claims`, and independent both of it and of the rule for decoding: another
+    form of a word counts as foreign.
+
+    Example:
+        >>> foreign_words("In 1824 he met Goethe in Italy.", "Goethe, 1824: he is Italian.")
+        (1, 3)
+    """
+    known = set(_ANY.findall(source))
+    found = _FOREIGN.findall(summary)
+    return sum(word not in known for word in found), len(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from suite.checkpoint import Model
@@ -11,16 +12,19 @@ from suite.data.pages import read_pages
 from suite.data.tables import Notes
 from suite.errors import CheckpointError, ConfigError, DataError
 from suite.sampling import Generated, Sampling, generate
+from suite.sampling.text_grammar import TextGrammar, TokenTrie
 from suite.task.results import alike, listed
+from suite.tasks.summarize.copying import TYPOGRAPHY, Reading, SourceWords
 from suite.tasks.summarize.extract import Extractor, Progress, silent
 from suite.tasks.summarize.format import ArticleFormat
 from suite.tasks.summarize.options import Style, SummaryOptions, check_style
 from suite.tasks.summarize.select import BodySentence, Ranker, sentences_of
-from suite.tasks.summarize.summary import Summary, SummarySentence, in_text, written
+from suite.tasks.summarize.standing import Standing
+from suite.tasks.summarize.summary import Summary, extracted, in_text, written
 from suite.wording import count
 
-# Radford et al. 2019, section 3.6: top-k 2, 100 tokens, of which the first three sentences count
-TLDR = Sampling(top_k=2)
+# Radford et al. 2019, section 3.6: top-k 2, 100 tokens, of which three sentences count; repetition is ours
+TLDR = Sampling(top_k=2, no_repeat_ngram=4, count_prompt=False)
 TLDR_TOKENS, TLDR_SENTENCES = 100, 3
 WRITE = Sampling(temperature=0.0, no_repeat_ngram=3, count_prompt=False)
 WORDS = 100  # in an extract without a limit
@@ -118,18 +122,21 @@ class Summarizer:
         limit = options.max_words or (None if most else WORDS)
         left = limit if limit is not None else 10**9
 
-        def fits(sentence: BodySentence) -> bool:
+        def fits(new: Sequence[BodySentence]) -> bool:
             nonlocal left
-            first = left == limit
-            left -= len(sentence.text.split())
-            return left >= 0 or first
+            words = sum(len(sentence.text.split()) for sentence in new)
+            if words > left and not (left == limit and len(new) == 1):
+                return False
+            left -= words
+            return True
 
         need = {"most": most} if most else {"words": limit or 0}
         candidates = self.extractor.candidates(article, body, progress=progress, **need)
-        chosen = self.extractor.extract(candidates, fits, most)
-        taken = tuple(SummarySentence(text=one.text, start=one.start, end=one.end, share=1.0) for one in chosen)
+        standing = Standing(article.title, body)
+        chosen = self.extractor.extract(standing, candidates, fits, most)
+        taken = tuple(extracted(body, chosen, standing.texts(chosen)))
         warnings = []
-        if limit is not None and sum(len(one.text.split()) for one in chosen) > limit:
+        if limit is not None and sum(len(body[place].text.split()) for place in chosen) > limit:
             warnings.append(f"the best sentence alone has more than {count(limit, 'word')}")
         return Summary(
             title=article.title,
@@ -157,8 +164,23 @@ class Summarizer:
             prefixes=[len(prompt)] if self.prefix else None,
             stop_tokens=(self.format.eos,),
             tokenizer=self.tokenizer,
+            grammar=self._copying(article),
         )
         return _of_row(row, article, body, "write", options, len(selected))
+
+    def _copying(self, article: Article) -> TextGrammar[Reading]:
+        """Return the grammar that keeps names and numbers to those of an article and its title."""
+        return TextGrammar(
+            self._trie,
+            SourceWords(article.title, article.body),
+            alphabet={*article.title, *article.body, *TYPOGRAPHY},
+            ends=(self.format.eos,),
+        )
+
+    @cached_property
+    def _trie(self) -> TokenTrie:
+        """The vocabulary by bytes."""
+        return TokenTrie([self.tokenizer.token_bytes(id) for id in range(self.model.config.vocab_size)])
 
     def _tldr(self, article: Article, body: Sequence[BodySentence], options: SummaryOptions) -> Summary:
         """Return the summary that a language model writes after the article's beginning and "TL;DR:"."""

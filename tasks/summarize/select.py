@@ -17,7 +17,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,10 @@ WORD = re.compile(r"\w+")
 PRONOUNS = frozenset({"he", "she", "it", "they", "this", "these", "that", "those", "his", "her", "its", "their"})
 VERBS = frozenset({"is", "was", "are", "were", "has", "had"})
 REDUNDANCY = 0.5  # deviations of all scores that a sentence loses when all of its word pairs are there already
+BROUGHT = (
+    1.0  # deviations that a sentence loses for each that it brings along: swapping it for another keeps more ROUGE
+)
+NEW = 0.15  # share of its words that another sentence must lack, or it says the same
 SMALLEST = 1e-9
 REPORT = 1000  # sentences
 
@@ -197,42 +201,86 @@ class Ranker:
         return found
 
 
+def _alone(_place: int) -> list[int]:
+    return []
+
+
 def pick(
-    sentences: Sequence[BodySentence], scores: Floats, fits: Callable[[BodySentence], bool], most: int = 0
+    sentences: Sequence[BodySentence],
+    scores: Floats,
+    fits: Callable[[Sequence[BodySentence]], bool],
+    most: int = 0,
+    before: Callable[[int], list[int] | None] = _alone,
 ) -> list[int]:
-    """Take the best sentences one after another, none twice.
+    """Take the best sentences one after another, none that says what one of them said.
 
     Args:
         sentences: to choose from.
-        scores: (N,).
-        fits: whether a sentence still fits; called for each in the order they are taken. The first that does not fit
-            ends the selection.
+        scores: (N,); a sentence with -inf is only taken with another.
+        fits: whether the sentences that are to be taken next still fit; called in the order they are taken. The first
+            single sentence that does not fit ends the selection.
         most: sentences to take at most; 0 for no limit.
+        before: the indices of the sentences that must be taken with one; None for a sentence that cannot be taken.
 
     Returns:
         indices of the chosen sentences, in order of the text.
     """
-    spread = float(scores.std()) or 1.0
+    finite = np.isfinite(scores)
+    spread = float(scores[finite].std()) or 1.0
     said: set[tuple[str, str]] = set()
-    taken: set[tuple[str, ...]] = set()
-    chosen: list[int] = []
+    taken: list[frozenset[str]] = []
+    chosen: set[int] = set()
+    most = most or len(sentences)
     # scores only fall as more is said: what falls and still is the best need not be compared with the others again, and
     # most sentences of a long text are never looked at
-    left = [(-score, place) for place, score in enumerate(scores.tolist())]
+    left = [(-float(scores[place]), int(place)) for place in np.flatnonzero(finite)]
     heapq.heapify(left)
-    while left and len(chosen) < (most or len(sentences)):
+
+    def value(group: Sequence[int]) -> float:
+        """The mean score of sentences, less what was said and what is only brought along."""
+        pairs = [pairs_of(words_of(sentences[one].text)) for one in group]
+        shares = [len(own & said) / max(1, len(own)) for own in pairs]
+        lost = REDUNDANCY * np.mean(shares) + BROUGHT * (len(group) - 1)
+        return float(np.mean(scores[list(group)]) - spread * lost)
+
+    while left and len(chosen) < most:
         _, place = heapq.heappop(left)
-        words = tuple(words_of(sentences[place].text))
-        if words in taken:
+        if place in chosen or (needed := before(place)) is None:
             continue
-        pairs = pairs_of(words)
-        now = -float(scores[place]) + REDUNDANCY * spread * len(pairs & said) / max(1, len(pairs))
+        new = [*(one for one in needed if one not in chosen), place]
+        now = -value(new)
+        if math.isinf(now) or is_said(words_of(sentences[place].text), taken):
+            continue
         if left and (now, place) > left[0]:
             heapq.heappush(left, (now, place))
             continue
-        if not fits(sentences[place]):
-            break
-        chosen.append(place)
-        said |= pairs
-        taken.add(words)
+        if len(chosen) + len(new) > most:
+            continue
+        if not fits([sentences[one] for one in new]):
+            if len(new) == 1:
+                break
+            continue
+        chosen.update(new)
+        for one in new:
+            words = words_of(sentences[one].text)
+            said |= pairs_of(words)
+            taken.append(frozenset(words))
+            if (
+                one + 1 < len(sentences) and finite[one + 1] and before(one + 1)
+            ):  # it brings less along now: its score rises
+                heapq.heappush(left, (-float(scores[one + 1]), one + 1))
     return sorted(chosen)
+
+
+def is_said(words: Sequence[str], others: Iterable[Set[str]]) -> bool:
+    """Whether one of the others, each as its words, has nearly all of a sentence's words and all its numbers.
+
+    Example:
+        >>> others = [{"the", "old", "bridge", "fell", "in", "1820"}]
+        >>> texts = ["The bridge fell.", "In 1820 the mill fell.", "It fell in 1821."]
+        >>> [is_said(words_of(text), others) for text in texts]
+        [True, False, False]
+    """
+    own = set(words)
+    numbers = {word for word in own if word[0].isdigit()}
+    return any(len(own - other) <= NEW * len(own) and numbers <= other for other in others)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -11,7 +12,8 @@ from suite.data.sentences import sentence_spans
 from suite.task import Result
 from suite.tasks.summarize.claims import unsupported
 from suite.tasks.summarize.options import Style
-from suite.tasks.summarize.select import BodySentence, pairs_of, words_of
+from suite.tasks.summarize.select import BodySentence, is_said, pairs_of, words_of
+from suite.tasks.summarize.standing import pronoun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,35 +92,69 @@ def written(
         max_words, sentences: limits; None for none.
         read: sentences of the body that the model saw.
     """
-    kept = _within(text.strip(), finished, max_words, sentences)
+    kept = _within(_tidied(text), finished, max_words, sentences)
     summary = " ".join(kept)
+    warnings = []
+    if kept and pronoun(kept[0]) and pronoun(kept[0]) not in words_of(article.title)[:1]:
+        warnings.append("the summary begins with a pronoun")
     doubts = unsupported(summary, f"{article.title}\n{article.body}")
     return Summary(
         title=article.title,
         text=summary,
         style=style,
         sentences=tuple(_sourced(kept, body)),
-        warnings=tuple(dict.fromkeys(f"the {one.kind} {one.text!r} is not in the article" for one in doubts)),
+        warnings=tuple(
+            dict.fromkeys([*warnings, *(f"the {one.kind} {one.text!r} is not in the article" for one in doubts)])
+        ),
         read=read,
         of=len(body),
     )
 
 
+_EMPTY = re.compile(r"\s*\(\s*[;,:\s]*\)|\s*\"\s*\"")
+_HANGING = re.compile(r"\(\s*[;,:]\s*")
+
+
+def _tidied(text: str) -> str:
+    """Return a text without empty brackets and quotation marks, left where pronunciations were cut."""
+    return _HANGING.sub("(", _EMPTY.sub("", text)).strip()
+
+
 def _within(text: str, finished: bool, max_words: int | None, sentences: int | None) -> list[str]:
-    """Return the first sentences of a text, within limits; a first sentence that is too long is cut."""
+    """Return the first sentences of a text, within limits; a first sentence that is too long is cut.
+
+    What says the same again is left out, and so are pronouns at the beginning while another sentence follows.
+    """
     spans = sentence_spans(text)
     if not finished and len(spans) > 1:
         spans = spans[:-1]  # it was cut off
+    told = [text[start:end] for start, end in spans]
+    begin = next((place for place, one in enumerate(told) if not pronoun(one)), 0)
     kept: list[str] = []
+    said: list[frozenset[str]] = []
     words = 0
-    for start, end in spans[: sentences or None]:
-        words += len(text[start:end].split())
-        if kept and max_words is not None and words > max_words:
+    for one in told[begin:]:
+        if is_said(words_of(one), said):
+            continue
+        words += len(one.split())
+        if kept and (len(kept) == sentences or (max_words is not None and words > max_words)):
             break
-        kept.append(text[start:end])
+        kept.append(one)
+        said.append(frozenset(words_of(one)))
     if max_words is not None and kept:
         kept[0] = " ".join(kept[0].split()[:max_words])
     return kept
+
+
+def extracted(body: Sequence[BodySentence], chosen: Sequence[int], texts: Sequence[str]) -> list[SummarySentence]:
+    """Return the chosen sentences of a body, each with its text in the summary, which may have a noun for a pronoun."""
+    found = []
+    for place, text in zip(chosen, texts, strict=True):
+        one = body[place]
+        pairs = pairs_of(words_of(text))
+        share = 1.0 if text == one.text else len(pairs & pairs_of(words_of(one.text))) / max(1, len(pairs))
+        found.append(SummarySentence(text=text, start=one.start, end=one.end, share=share))
+    return found
 
 
 def _sourced(texts: Sequence[str], body: Sequence[BodySentence]) -> list[SummarySentence]:

@@ -292,7 +292,7 @@ def test_the_style_counts_and_its_warnings_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What a written summary has from nowhere is told record by record; that it is experimental, once."""
-    made_up = Generated(tokens=(), text="It was made in 1555.", logprobs=(), top=(), finish="stop")
+    made_up = Generated(tokens=(), text="Honey was made in 1555.", logprobs=(), top=(), finish="stop")
     monkeypatch.setattr(pipeline, "generate", lambda *arguments, **options: [made_up])
     source, output = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
     source.write_text('{"text": "Bees make honey."}\n' * 2)
@@ -302,7 +302,7 @@ def test_the_style_counts_and_its_warnings_are_kept(
         expected = ["the number '1555' is not in the article"]
         assert json.loads(line) == {
             "text": "Bees make honey.",
-            "summary": "It was made in 1555.",
+            "summary": "Honey was made in 1555.",
             "summary_warnings": expected,
         }
 
