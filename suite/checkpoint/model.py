@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from suite.checkpoint.format import Checkpoint, Unfinished, skeleton
+from suite.checkpoint.format import Checkpoint, skeleton
+from suite.checkpoint.settings import Unfinished
 from suite.errors import ConfigError
 from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer

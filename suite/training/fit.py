@@ -264,7 +264,7 @@ def build(recipe: Recipe, vocab_size: int, base: Checkpoint | None) -> Transform
             raise ConfigError(f'tune.kind "{recipe.tune.kind}" needs a base model; set base')
         return Transformer(recipe.model_config(vocab_size))
     settings = {**base.config.to_dict(), **recipe.model}
-    config = ModelConfig.from_dict(settings)
+    config = ModelConfig.from_dict(settings, "recipe")
     if vocab_size > config.vocab_size:
         raise ConfigError(
             f"the data has {vocab_size} token ids, but base model {recipe.base!r} has {config.vocab_size}"
