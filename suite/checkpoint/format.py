@@ -95,9 +95,10 @@ def check_head(head: Mapping[str, Tensor], config: ModelConfig, path: Path) -> N
     """
     if head:
         outputs = max((tensor.shape[0] for tensor in head.values() if tensor.dim()), default=0)
+        found = {HEAD + name: tensor for name, tensor in head.items()}
         expected = {"weight": (outputs, config.d_model), "bias": (outputs,)}
-        wanted = {name: torch.empty(shape, device="meta") for name, shape in expected.items()}
-        check_shapes(head, wanted, path)
+        wanted = {HEAD + name: torch.empty(shape, device="meta") for name, shape in expected.items()}
+        check_shapes(found, wanted, path)
 
 
 class _Unfilled(TorchFunctionMode):

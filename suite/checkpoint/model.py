@@ -52,6 +52,11 @@ class Model:
         return self.transformer.config
 
     @property
+    def config_file(self) -> str:
+        """Path of its config.json, for errors in `extra`."""
+        return str(self.directory / "config.json")
+
+    @property
     def parameters(self) -> int:
         """Number of parameters of the transformer before quantization, tied weights counted once; excludes the head."""
         return sum(parameter.numel() for parameter in skeleton(self.config).parameters())
