@@ -79,6 +79,7 @@ def assemble(
         from suite.model.quantize import prepare_for_inference
 
         transformer = prepare_for_inference(transformer, quantize)
+    vars(transformer)["origin"] = str(checkpoint.directory)  # for the error where its logits are not numbers
     return Model(
         transformer=transformer,
         head=_head(checkpoint, device, dtype),

@@ -123,6 +123,8 @@ class Classifier:
                 done += left[place] == 0
             if progress and done:
                 progress(done)
+        if not all(total.isfinite().all() for total in sums):
+            raise CheckpointError(f"the logits of {self.model.directory} are not numbers; its weights are damaged")
         added = self.word_logits(texts)
         return [
             (total / size + more, count) for total, size, more, count in zip(sums, sizes, added, counts, strict=True)

@@ -130,7 +130,7 @@ class Format:
             CheckpointError: it is not a music model, has another vocabulary, or a value is not valid.
         """
         if "events" not in extra:
-            raise CheckpointError(f"{where} is not of a music model: it names no event vocabulary")
+            raise CheckpointError(f"{where} is not a music model's: it names no event vocabulary")
         found = read_extra(_Settings, extra, where)
         if found.specials != SPECIALS:
             raise CheckpointError(

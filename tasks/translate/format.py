@@ -171,7 +171,7 @@ class Languages:
             CheckpointError: it is not a translation model's, or a value is not valid.
         """
         if "languages" not in extra:
-            raise CheckpointError(f"{where} is not of a translation model: it does not say which languages it has")
+            raise CheckpointError(f"{where} is not a translation model's: it does not say which languages it has")
         return read_extra(cls, extra, where)
 
     def to_extra(self) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def test_what_a_checkpoint_says_of_its_languages_comes_back() -> None:
     )
     assert Languages.from_extra(known.to_extra(), "x") == known
     assert known.targets("de") == ["en"] and known.targets("en") == []
-    with pytest.raises(CheckpointError, match="x is not of a translation model"):
+    with pytest.raises(CheckpointError, match="x is not a translation model"):
         Languages.from_extra({}, "x")
 
 
