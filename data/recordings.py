@@ -29,7 +29,7 @@ from suite.data.midi import LARGEST, PedalMode, read_midi
 from suite.data.performance import ONE_STROKE, Pedal, Performance
 from suite.data.sources import File, find
 from suite.errors import DataError
-from suite.files import new_folder
+from suite.files import move_aside, new_folder
 from suite.wording import count
 
 SUFFIXES = (".mid", ".midi", ".kar")
@@ -105,10 +105,13 @@ def read_recordings(
     if not files:
         raise DataError("no MIDI files are given")
     kept = cache / "recordings" / _digest(files, pedal)
-    if not kept.is_dir():
+    collection = _read(kept) if kept.is_dir() else None
+    if collection is None:
         with new_folder(kept) as folder:
             _write(folder, files, _parse(files, pedal))
-    collection = _read(kept)
+        collection = _read(kept)
+    if collection is None:
+        raise DataError(f"{kept}: the notes cannot be read again; is the disk full?")
     if not collection.recordings:
         raise DataError(
             f"{count(len(files), 'MIDI file')} given, but none can be read; the first: {collection.lost[0]}"
@@ -322,7 +325,18 @@ def _write(folder: Path, files: Sequence[_File], parsed: Iterable[_Parsed]) -> N
     (folder / "recordings.json").write_text(json.dumps({"recordings": rows, "lost": lost}), encoding="utf-8")
 
 
-def _read(folder: Path) -> Collection:
+def _read(folder: Path) -> Collection | None:
+    """The collection in a folder of the cache; None where it is damaged, and so was moved aside."""
+    from safetensors import SafetensorError
+
+    try:
+        return _collection(folder)
+    except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        move_aside(folder, error)
+        return None
+
+
+def _collection(folder: Path) -> Collection:
     from safetensors.numpy import load_file
 
     tensors = load_file(folder / "notes.safetensors")

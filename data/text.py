@@ -15,7 +15,7 @@ import numpy.typing as npt
 from suite.data.documents import read_documents, source_digest
 from suite.data.sources import Source
 from suite.errors import DataError
-from suite.files import new_folder
+from suite.files import move_aside, new_folder
 from suite.text.tokenizer import Tokenizer
 
 __all__ = ["PackedDocuments", "Source", "TokenDocuments", "read_documents", "split_documents", "tokenize_corpus"]
@@ -94,14 +94,18 @@ def tokenize_corpus(
         raise DataError("the tokenizer has no <eos> to end a document with")
     identity = json.dumps([_FORMAT, source_digest(source, column=column, split=split), tokenizer.digest])
     folder = Path(cache) / hashlib.sha256(identity.encode()).hexdigest()[:24]
-    if not folder.is_dir():
+    found = _open(folder) if folder.is_dir() else None
+    if found is None:
         texts = read_documents(source, column=column, split=split)
         try:
             with new_folder(folder) as temporary:
                 _write(temporary, texts, tokenizer, threads or processors())
         except OSError as error:
             raise DataError(f"{folder}: the tokenised corpus cannot be written ({error.strerror})") from None
-    return _open(folder)
+        found = _open(folder)
+        if found is None:
+            raise DataError(f"{folder}: the tokenised corpus cannot be read again; is the disk full?")
+    return found
 
 
 def processors() -> int:
@@ -143,13 +147,20 @@ def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
     yield batch
 
 
-def _open(folder: Path) -> TokenDocuments:
+def _open(folder: Path) -> TokenDocuments | None:
+    """The documents in a folder of the cache; None where it is damaged, and so was moved aside."""
     try:
         meta: dict[str, Any] = json.loads((folder / "meta.json").read_text())
         tokens = np.memmap(folder / "tokens.bin", dtype=meta["dtype"], mode="r", shape=(meta["tokens"],))
         offsets, widths = (np.load(folder / name, allow_pickle=False) for name in ("offsets.npy", "widths.npy"))
-    except (OSError, ValueError, KeyError) as error:
-        raise DataError(f"{folder}: a damaged cache entry ({error}); remove it and it will be rebuilt") from None
+        if offsets.dtype != np.int64 or offsets.ndim != 2 or not len(offsets) or widths.ndim != 1:
+            raise ValueError("an array has another shape")
+        starts, stops = offsets.T
+        if starts[0] or stops[-1] != len(tokens) or (stops <= starts).any() or (starts[1:] != stops[:-1]).any():
+            raise ValueError("the documents are not all of the tokens")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RecursionError) as error:
+        move_aside(folder, error)
+        return None
     return TokenDocuments(memory=tokens, offsets=offsets, widths=widths)
 
 

@@ -3,6 +3,7 @@
 import os
 import secrets
 import shutil
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -42,6 +43,27 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def free_name(path: Path) -> Path:
+    """A free name beside `path` for a damaged file: `NAME.damaged`, then `NAME.damaged-2`."""
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged{'' if number == 1 else f'-{number}'}")).exists():
+        number += 1
+    return aside
+
+
+def move_aside(path: Path, why: object) -> None:
+    """Rename a damaged file or folder of a cache, so that it is made again, and warn of it."""
+    aside = free_name(path)
+    path.rename(aside)
+    warnings.warn(
+        f"{path} was damaged ({why}); it is now {aside.name}, and is made again", DamagedWarning, stacklevel=3
+    )
+
+
+class DamagedWarning(UserWarning):
+    """A damaged file was moved aside, to be made again; the command line shows the message alone."""
 
 
 @contextmanager

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import reprlib
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import SequenceMatcher
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -19,6 +20,19 @@ T = TypeVar("T")
 # likeness of two keys, from 0 to 1: the share of equal letters, but no less than CONTAINED where one is part of the
 # other, and INITIALS where one is the initials of the other's words; a key less alike than NEAR is not suggested
 NEAR, CONTAINED, INITIALS = 0.6, 0.7, 0.8
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = _short.maxlong = 80
+
+
+def brief(value: Any) -> str:
+    """A value as Python writes it, cut where it is long or deeply nested, for a message of one line.
+
+    Example:
+        >>> brief([1, [2, "x"]]), brief("a" * 100)[-6:]
+        ("[1, [2, 'x']]", "aaaaa'")
+    """
+    return _short.repr(value)
 
 
 def from_table(cls: type[T], table: Mapping[str, Any], where: str, prefix: str = "") -> T:
@@ -38,6 +52,8 @@ def from_table(cls: type[T], table: Mapping[str, Any], where: str, prefix: str =
         >>> from_table(ScheduleConfig, {"kind": "linear", "warmup": 10}, "recipe.toml").warmup
         10.0
     """
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{where}: {prefix.removesuffix('.') or 'the content'} must be a table, not {brief(table)}")
     check_keys(table, field_names(cls), where, prefix)
     hints = typing.get_type_hints(cls)
     values = {}
@@ -64,7 +80,7 @@ def check_keys(table: Mapping[str, Any], names: Iterable[str], where: str, prefi
         if key not in names:
             near = nearest(key, names)
             hint = f"did you mean {prefix + near!r}?" if near else f"available: {', '.join(names) or 'none'}"
-            raise ConfigError(f"{where}: unknown key {prefix + key!r}; {hint}")
+            raise ConfigError(f"{where}: unknown key {brief(prefix + key)}; {hint}")
 
 
 def nearest(key: str, names: Iterable[str]) -> str | None:
@@ -111,21 +127,35 @@ def convert(hint: Any, value: Any, where: str, key: str) -> Any:
     if origin is Literal:
         if value in get_args(hint):
             return value
-        raise ConfigError(f"{where}: {key} is {value!r}; the choices are {', '.join(map(str, get_args(hint)))}")
+        raise ConfigError(f"{where}: {key} is {brief(value)}; the choices are {', '.join(map(str, get_args(hint)))}")
     if origin is tuple and isinstance(value, list | tuple):
-        return tuple(convert(get_args(hint)[0], item, where, f"{key}[{place}]") for place, item in enumerate(value))
+        return _convert_tuple(get_args(hint), value, where, key)
     if origin is list and isinstance(value, list):
         return [convert(get_args(hint)[0], item, where, f"{key}[{place}]") for place, item in enumerate(value)]
     if origin is dict and isinstance(value, Mapping):
-        return dict(value)
+        return {name: convert(get_args(hint)[1], item, where, f"{key}.{name}") for name, item in value.items()}
     if hint is float and type(value) in (int, float):
-        if not math.isfinite(value):
-            raise ConfigError(f"{where}: {key} is {value}, which is not a finite number")
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # a whole number of more than 308 digits
+            number = math.inf
+        if not math.isfinite(number):
+            raise ConfigError(f"{where}: {key} is {brief(value)}, which is not a finite number")
+        return number
     if hint is Any or (isinstance(hint, type) and type(value) is hint):
         return value
     wanted = "a table" if origin is dict or dataclasses.is_dataclass(hint) else getattr(hint, "__name__", str(hint))
-    raise ConfigError(f"{where}: {key} must be {wanted}, not {value!r}")
+    raise ConfigError(f"{where}: {key} must be {wanted}, not {brief(value)}")
+
+
+def _convert_tuple(hints: tuple[Any, ...], value: Sequence[Any], where: str, key: str) -> tuple[Any, ...]:
+    """The values as a tuple of `hints`, of which the last may be `...`: as many of the first as there are."""
+    if hints[-1] is ...:
+        hints = hints[:1] * len(value)
+    if len(hints) != len(value):
+        raise ConfigError(f"{where}: {key} must have {len(hints)} values, not {len(value)}")
+    pairs = zip(hints, value, strict=True)
+    return tuple(convert(hint, item, where, f"{key}[{place}]") for place, (hint, item) in enumerate(pairs))
 
 
 def _convert_union(hint: Any, value: Any, where: str, key: str) -> Any:

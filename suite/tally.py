@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from suite.errors import CheckpointError
+from suite.sealed import read_sealed
 
 if TYPE_CHECKING:
     from suite.model import ModelConfig
@@ -91,14 +92,13 @@ def read_head(directory: Path) -> tuple[dict[str, Any], dict[str, tuple[int, ...
     Raises:
         CheckpointError: a file is missing or damaged.
     """
-    path = directory / "config.json"
+    settings = read_sealed(directory / "config.json")
+    path = directory / "model.safetensors"
     try:
-        settings: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        path = directory / "model.safetensors"
         with path.open("rb") as file:
             length = int.from_bytes(file.read(8), "little")
             head: dict[str, Any] = json.loads(file.read(min(length, path.stat().st_size)))
         shapes = {name: tuple(tensor["shape"]) for name, tensor in head.items() if name != "__metadata__"}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} is missing or damaged: {error}") from error
     return settings, {name: shape for name, shape in shapes.items() if not name.endswith(".scale")}

@@ -1,14 +1,11 @@
 """Checkpoints: save models to disk and load them by name; `loading` has the steps of `suite.load`."""
 
 from suite.checkpoint.format import (
-    Base,
     Checkpoint,
-    Unfinished,
     expected_tensors,
     fingerprint,
     load_checkpoint,
     mark_unfinished,
-    read_config,
     save_checkpoint,
     skeleton,
     untied,
@@ -16,6 +13,7 @@ from suite.checkpoint.format import (
 from suite.checkpoint.hub import PUBLISHED, resolve
 from suite.checkpoint.loading import convert, load, read, vocabulary
 from suite.checkpoint.model import Model
+from suite.checkpoint.settings import Base, Unfinished, read_config
 from suite.checkpoint.tensors import Storage, check_shapes, read_tensors, write_atomic, write_tensors
 
 __all__ = [

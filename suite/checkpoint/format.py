@@ -1,5 +1,8 @@
 """The checkpoint format: a directory with config.json, model.safetensors, tokenizer.json and README.md.
 
+config.json has the SHA-256 of the weights' and the tokenizer's files, and last its own (`suite.sealed`); what does not
+match is refused. `settings.py` lists its fields.
+
 A checkpoint may also be an addition to a base model: then it holds only the head and low-rank additions, and names the
 base and its fingerprint.
 
@@ -10,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,50 +22,42 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from suite.checkpoint.tensors import Storage, check_shapes, pack, read_tensors, unpack, write_atomic, write_tensors
-from suite.errors import CheckpointError, ConfigError
+from suite.checkpoint.settings import (
+    FORMAT_VERSION,
+    Base,
+    Settings,
+    Unfinished,
+    forget_weights,
+    parse,
+    read_config,
+    write_settings,
+)
+from suite.checkpoint.tensors import (
+    HEAD,
+    TASK,
+    Storage,
+    check_layers,
+    check_numbers,
+    check_shapes,
+    check_storage,
+    pack,
+    read_tensors,
+    unpack,
+    write_atomic,
+    write_tensors,
+)
+from suite.errors import CheckpointError
 from suite.model.config import ModelConfig
 from suite.model.lora import add_lora, additions, merge
+from suite.sealed import file_digest
 
 if TYPE_CHECKING:
     from suite.model.transformer import Transformer
     from suite.text.tokenizer import Tokenizer
 
-FORMAT_VERSION = 1
-HEAD = "output."  # prefix of the head's tensors
-TASK = "task."  # prefix of the task's own tensors
 
-
-@dataclass(frozen=True, kw_only=True)
-class Base:
-    """The base model of an addition, and the rank and scale of the addition.
-
-    Attributes:
-        name: name of the base model, as for `suite.load`.
-        fingerprint: SHA-256 of its weights; see `fingerprint`.
-        rank, alpha: rank and scale of the low-rank additions; rank 0 if there is only a head.
-    """
-
-    name: str
-    fingerprint: str
-    rank: int = 0
-    alpha: float = 1.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Unfinished:
-    """The progress of an unfinished training run.
-
-    Attributes:
-        step: optimizer steps taken so far.
-        steps: optimizer steps of the whole run.
-    """
-
-    step: int
-    steps: int
-
-    def __str__(self) -> str:
-        return f"step {self.step:,} of {self.steps:,}"
+class ChangedError(CheckpointError):
+    """A file of a checkpoint that is not the one whose digest config.json has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,10 +94,11 @@ def check_head(head: Mapping[str, Tensor], config: ModelConfig, path: Path) -> N
         CheckpointError: a tensor is missing, extra or misshapen; the message names it.
     """
     if head:
-        outputs = next(iter(head.values())).shape[0]
+        outputs = max((tensor.shape[0] for tensor in head.values() if tensor.dim()), default=0)
+        found = {HEAD + name: tensor for name, tensor in head.items()}
         expected = {"weight": (outputs, config.d_model), "bias": (outputs,)}
-        wanted = {name: torch.empty(shape, device="meta") for name, shape in expected.items()}
-        check_shapes(head, wanted, path)
+        wanted = {HEAD + name: torch.empty(shape, device="meta") for name, shape in expected.items()}
+        check_shapes(found, wanted, path)
 
 
 class _Unfilled(TorchFunctionMode):
@@ -202,17 +197,26 @@ def save_checkpoint(
     }
     if base is not None:
         settings["base"] = dataclasses.asdict(base)
-    path = directory / "config.json"
-    if unfinished is not None:
+    path, weights_file, tokenizer_file = _files(directory)
+    if unfinished is None:
+        forget_weights(path)
+    else:
         settings["unfinished"] = dataclasses.asdict(unfinished)
         if path.exists():  # a resumed run: if killed between the two writes, it must not look finished
-            _write_settings(path, settings)
-    write_tensors(directory / "model.safetensors", pack(weights, storage))
+            write_settings(path, settings)
+    write_tensors(weights_file, pack(weights, storage))
     if tokenizer is not None:
         tokenizer.save(directory)
     if card is not None:
         write_atomic(directory / "README.md", card.encode())
-    _write_settings(path, settings)
+    settings["weights_sha256"] = file_digest(weights_file)
+    if tokenizer_file.exists():
+        settings["tokenizer_sha256"] = file_digest(tokenizer_file)
+    write_settings(path, settings)
+
+
+def _files(directory: Path) -> tuple[Path, Path, Path]:
+    return directory / "config.json", directory / "model.safetensors", directory / "tokenizer.json"
 
 
 def mark_unfinished(directory: Path, unfinished: Unfinished) -> None:
@@ -222,33 +226,15 @@ def mark_unfinished(directory: Path, unfinished: Unfinished) -> None:
         CheckpointError: there is no checkpoint, or the disk is full.
     """
     settings = read_config(directory) | {"unfinished": dataclasses.asdict(unfinished)}
-    _write_settings(directory / "config.json", settings)
-
-
-def _write_settings(path: Path, settings: Mapping[str, Any]) -> None:
-    write_atomic(path, (json.dumps(settings, indent=2) + "\n").encode())
-
-
-def read_config(directory: Path) -> dict[str, Any]:
-    """Return the content of a directory's config.json.
-
-    Raises:
-        CheckpointError: it is missing or is not a JSON object.
-    """
-    path = directory / "config.json"
-    try:
-        settings = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{directory} is not a checkpoint: it has no config.json") from error
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path} cannot be read as JSON: {error}") from error
-    if not isinstance(settings, dict):
-        raise CheckpointError(f"{path} does not contain a JSON object")
-    return settings
+    write_settings(directory / "config.json", settings)
 
 
 def load_checkpoint(
-    directory: Path | str, base: Checkpoint | None = None, settings: Mapping[str, Any] | None = None
+    directory: Path | str,
+    base: Checkpoint | None = None,
+    settings: Mapping[str, Any] | None = None,
+    *,
+    verify: bool = True,
 ) -> Checkpoint:
     """Read a checkpoint directory.
 
@@ -256,59 +242,86 @@ def load_checkpoint(
         directory: the checkpoint's directory.
         base: the base model, if the checkpoint is an addition; `suite.load` finds it.
         settings: the content of its config.json, if it has been read already.
+        verify: whether to compare the weights with their digest.
 
     Raises:
-        CheckpointError: a file is missing or damaged, the format is from a later version of suite, a tensor is
-            missing, extra or misshapen (it is named), or `base` is not the model that it was trained on.
+        CheckpointError: a file is missing or damaged or not the one that was written, the format is from a later
+            version of suite, a tensor is missing, extra, misshapen, of another type or not all numbers (it is named),
+            or `base` is not the model that it was trained on.
     """
     from suite.text.tokenizer import Tokenizer
 
     directory = Path(directory)
-    settings = read_config(directory) if settings is None else settings
-    path = directory / "config.json"
-    if settings.get("format") != "suite":
-        raise CheckpointError(f'{path} does not say "format": "suite"; suite.load also reads GPT-2 directories')
-    version = settings.get("version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path} has format version {version}, but this suite reads only up to {FORMAT_VERSION}; update suite"
-        )
-    try:
-        config = ModelConfig.from_dict(settings["model"])
-        task = str(settings["task"])
-        added = Base(**settings["base"]) if "base" in settings else None
-        unfinished = Unfinished(**settings["unfinished"]) if "unfinished" in settings else None
-    except KeyError as error:
-        raise CheckpointError(f"{path}: {error} is missing") from error
-    except (ConfigError, TypeError) as error:
-        raise CheckpointError(f"{path}: {error}") from error
-    weights = directory / "model.safetensors"
-    state_dict = unpack(read_tensors(weights), weights)
+    path, weights_file, tokenizer_file = _files(directory)
+    told = parse(read_config(directory) if settings is None else settings, path)
+    state_dict, head, tensors = _read_weights(told, weights_file, told.weights_sha256 if verify else "")
+    tokenizer = Tokenizer.load(directory) if tokenizer_file.exists() else None
+    if told.tokenizer_sha256:
+        _check_digest(tokenizer_file, told.tokenizer_sha256, "tokenizer_sha256")
+    if told.base is not None:
+        state_dict = _merged(directory, told.base, base, told.model, state_dict)
+        tokenizer = tokenizer or (base and base.tokenizer)
+    return Checkpoint(
+        config=told.model,
+        state_dict=state_dict,
+        head=head,
+        tokenizer=tokenizer,
+        task=told.task,
+        extra=dict(told.extra or {}),
+        tensors=tensors,
+        directory=directory,
+        unfinished=told.unfinished,
+    )
+
+
+def _read_weights(
+    told: Settings, path: Path, digest: str
+) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Tensor]]:
+    """Return the tensors of the model, of its head and of the task, as float32; whole numbers as they are.
+
+    What is wrong with a tensor is said first: it says more than that the file has another digest.
+    """
+    packed = read_tensors(path)
+    check_layers(packed, told.model.n_layer, path)
+    check_storage(packed, told.storage, path)
+    state_dict = unpack(packed, path)
     head, tensors = (
         {name.removeprefix(prefix): state_dict.pop(name) for name in list(state_dict) if name.startswith(prefix)}
         for prefix in (HEAD, TASK)
     )
-    check_head(head, config, weights)
-    check_shapes(state_dict, additions_of(config, added) if added else expected_tensors(config), weights)
-    tokenizer = Tokenizer.load(directory) if (directory / "tokenizer.json").exists() else None
-    if added is not None:
-        if base is None:
-            raise CheckpointError(f"{directory} holds only changes to {added.name!r}; read it with suite.load")
-        if fingerprint(base.config, base.state_dict) != added.fingerprint:
-            raise CheckpointError(
-                f"{directory} was trained on a different version of its base model {added.name!r} than "
-                f"{base.directory}; train it again, or use the old base"
-            )
-        state_dict = merge(base.state_dict, state_dict, added.alpha / max(1, added.rank))
-        tokenizer = tokenizer or base.tokenizer
-    return Checkpoint(
-        config=config,
-        state_dict=state_dict,
-        head=head,
-        tokenizer=tokenizer,
-        task=task,
-        extra=dict(settings.get("extra") or {}),
-        tensors=tensors,
-        directory=directory,
-        unfinished=unfinished,
-    )
+    check_head(head, told.model, path)
+    expected = additions_of(told.model, told.base) if told.base else expected_tensors(told.model)
+    check_shapes(state_dict, expected, path)
+    if digest:
+        _check_digest(path, digest, "weights_sha256")
+    check_numbers(packed, path)
+    return state_dict, head, tensors
+
+
+def _check_digest(path: Path, digest: str, name: str) -> None:
+    """Raise a ChangedError if a file has another digest than config.json says under `name`."""
+    try:
+        found = file_digest(path)
+    except OSError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
+    if found != digest:
+        raise ChangedError(
+            f'{path} is not the file that was written: its SHA-256 is not the "{name}" of config.json; copy it again, '
+            f'or remove the lines "{name}" and "sha256" from config.json to accept it'
+        )
+
+
+def _merged(
+    directory: Path, added: Base, base: Checkpoint | None, config: ModelConfig, state_dict: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return a base model's weights with the low-rank additions of the checkpoint in `directory`."""
+    if base is None:
+        raise CheckpointError(f"{directory} holds only changes to {added.name!r}; read it with suite.load")
+    if fingerprint(base.config, base.state_dict) != added.fingerprint:
+        raise CheckpointError(
+            f"{directory} was trained on a different version of its base model {added.name!r} than "
+            f"{base.directory}; train it again, or use the old base"
+        )
+    check_layers(base.state_dict, config.n_layer, base.directory)
+    check_shapes(base.state_dict, expected_tensors(config), base.directory)
+    return merge(base.state_dict, state_dict, added.alpha / max(1, added.rank))

@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from suite.checkpoint.format import Checkpoint, expected_tensors, read_config, untied
-from suite.checkpoint.tensors import check_shapes, read_tensors, write_atomic, write_tensors
+from suite.checkpoint.format import Checkpoint, expected_tensors, untied
+from suite.checkpoint.settings import read_config
+from suite.checkpoint.tensors import (
+    check_layers,
+    check_numbers,
+    check_shapes,
+    read_tensors,
+    write_atomic,
+    write_tensors,
+)
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import Activation, ModelConfig
+from suite.tables import brief, field_names, from_table
 
 if TYPE_CHECKING:
     from suite.checkpoint.model import Model
@@ -40,24 +50,29 @@ _ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu",
     "relu2": "relu2",
 }
-# defaults of transformers' GPT2Config for settings that config.json lacks
-_DEFAULTS: dict[str, Any] = {
-    "vocab_size": 50257,
-    "n_positions": 1024,
-    "n_embd": 768,
-    "n_layer": 12,
-    "n_head": 12,
-    "n_inner": None,
-    "activation_function": "gelu_new",
-    "layer_norm_epsilon": 1e-5,
-    "resid_pdrop": 0.1,
-    "attn_pdrop": 0.1,
-    "tie_word_embeddings": True,
-    "scale_attn_weights": True,
-    "scale_attn_by_inverse_layer_idx": False,
-    "reorder_and_upcast_attn": False,
-    "add_cross_attention": False,
-}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    """What is read of GPT2Config, with the defaults of `transformers` for settings that config.json lacks."""
+
+    vocab_size: int = 50257
+    n_positions: int = 1024
+    n_embd: int = 768
+    n_layer: int = 12
+    n_head: int = 12
+    n_inner: int | None = None
+    activation_function: str = "gelu_new"
+    layer_norm_epsilon: float = 1e-5
+    resid_pdrop: float = 0.1
+    attn_pdrop: float = 0.1
+    tie_word_embeddings: bool = True
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+    reorder_and_upcast_attn: bool = False
+    add_cross_attention: bool = False
+
+
 # settings that change the arithmetic, of which we support only the default
 _FIXED = ("scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "add_cross_attention")
 
@@ -70,7 +85,7 @@ def read(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoi
         settings: the content of config.json, if it has been read already.
 
     Returns:
-        a checkpoint of task "lm"; tensors that need no transposing are still memory-mapped from the file.
+        a checkpoint of task "lm"; no tensor is memory-mapped, so the files may change while it is in use.
 
     Raises:
         CheckpointError: the weights are pickled, damaged, or missing, extra or misshapen (the tensor is named), or the
@@ -81,14 +96,17 @@ def read(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoi
     config = read_model_config(directory, settings)
     tensors, source = _read_weights(directory)
     tensors = _plain_names(tensors, config, source)
+    check_layers(tensors, config.n_layer, source)
     expected = expected_tensors(config)
     check_shapes(tensors, to_transformers(expected), source)
     if fixed := [name for name, tensor in tensors.items() if not tensor.is_floating_point()]:
         raise CheckpointError(f"{source}: tensor {fixed[0]!r} holds {tensors[fixed[0]].dtype}, not floating point")
+    state_dict = _from_transformers(tensors, expected)
+    check_numbers(state_dict, source)
     tokenizer_files = ("tokenizer.json", "vocab.json")
     return Checkpoint(
         config=config,
-        state_dict=_from_transformers(tensors, expected),
+        state_dict=state_dict,
         tokenizer=Tokenizer.load(directory) if any((directory / name).exists() for name in tokenizer_files) else None,
         task="lm",
         directory=directory,
@@ -105,38 +123,40 @@ def read_model_config(directory: Path, settings: Mapping[str, Any] | None = None
             the arithmetic in a way that `Transformer` does not support.
     """
     path = directory / "config.json"
-    settings = _DEFAULTS | dict(read_config(directory) if settings is None else settings)
+    settings = read_config(directory) if settings is None else settings
     if (kind := settings.get("model_type")) != "gpt2":
-        raise CheckpointError(f"{path} is of model type {kind!r}; suite loads its own format and 'gpt2'")
-    for name in _FIXED:
-        if settings[name] != _DEFAULTS[name]:
-            raise CheckpointError(f"{path}: {name} is {settings[name]!r}; only {_DEFAULTS[name]!r} can be loaded")
-    if settings["activation_function"] not in _ACTIVATIONS:
-        raise CheckpointError(
-            f"{path}: activation_function is {settings['activation_function']!r}; "
-            f"supported are {', '.join(_ACTIVATIONS)}"
-        )
+        raise CheckpointError(f"{path} is of model type {brief(kind)}; suite loads its own format and 'gpt2'")
     if "quantization_config" in settings:
         raise CheckpointError(f"{path}: the weights are quantized; load the model they were made from")
-    for name in ("vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"):
-        if type(settings[name]) is not int and settings[name] != _DEFAULTS[name]:
-            raise CheckpointError(f"{path}: {name} is {settings[name]!r}, but must be a whole number")
+    names = field_names(_Settings)
     try:
-        dropout, attention_dropout = float(settings["resid_pdrop"]), float(settings["attn_pdrop"])
+        told = from_table(_Settings, {name: settings[name] for name in names if name in settings}, str(path))
+        for name in _FIXED:
+            if getattr(told, name) != getattr(_Settings, name):
+                only = getattr(_Settings, name)
+                raise ConfigError(f"{path}: {name} is {getattr(told, name)!r}; only {only!r} can be loaded")
+        if told.activation_function not in _ACTIVATIONS:
+            raise ConfigError(
+                f"{path}: activation_function is {brief(told.activation_function)}; "
+                f"supported are {', '.join(_ACTIVATIONS)}"
+            )
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
+    try:
         return ModelConfig(
-            vocab_size=settings["vocab_size"],
-            context=settings["n_positions"],
-            d_model=settings["n_embd"],
-            n_layer=settings["n_layer"],
-            n_head=settings["n_head"],
-            d_ff=settings["n_inner"],
-            activation=_ACTIVATIONS[settings["activation_function"]],
-            tie_embeddings=bool(settings["tie_word_embeddings"]),
-            dropout=dropout,
-            attention_dropout=None if attention_dropout == dropout else attention_dropout,
-            norm_eps=float(settings["layer_norm_epsilon"]),
+            vocab_size=told.vocab_size,
+            context=told.n_positions,
+            d_model=told.n_embd,
+            n_layer=told.n_layer,
+            n_head=told.n_head,
+            d_ff=told.n_inner,
+            activation=_ACTIVATIONS[told.activation_function],
+            tie_embeddings=told.tie_word_embeddings,
+            dropout=told.resid_pdrop,
+            attention_dropout=None if told.attn_pdrop == told.resid_pdrop else told.attn_pdrop,
+            norm_eps=told.layer_norm_epsilon,
         )
-    except (ConfigError, TypeError, ValueError) as error:
+    except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
 
 
@@ -152,7 +172,7 @@ def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
         )
     try:
         shards = sorted({str(name) for name in json.loads(index.read_bytes())["weight_map"].values()})
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{index} is not an index of safetensors files: {error!r}") from error
     if outside := [name for name in shards if Path(name).name != name]:
         raise CheckpointError(f"{index} names {outside[0]!r}, which is not a file in the same folder")
@@ -198,7 +218,8 @@ def _from_transformers(tensors: Mapping[str, Tensor], names: Iterable[str]) -> d
         tensor = tensors[theirs]
         # contiguous, because matrix products in the other layout round differently: a run resumed from our checkpoint
         # would diverge from the run that started from these weights
-        state_dict[name] = (tensor.t().contiguous() if transposed else tensor).float()
+        tensor = tensor.t().contiguous() if transposed else tensor.clone()
+        state_dict[name] = tensor.float()
     return state_dict
 
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from suite.errors import CheckpointError, ConfigError
+from suite.tables import brief
 from suite.task.registry import embedded, registered, suggest
 
 PUBLISHED = {name: f"openai-community/{name}" for name in ("gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl")}
@@ -32,7 +33,7 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
         revision: branch, tag or commit of a Hugging Face id.
 
     Raises:
-        CheckpointError: there is no such model, or it cannot be fetched; the message says what to do.
+        CheckpointError: there is no such model, or it cannot be read or fetched; the message says what to do.
         ConfigError: a revision is given for a local or embedded checkpoint.
     """
     name = str(name)
@@ -62,7 +63,12 @@ def resolve(name: str | Path, *, revision: str | None = None) -> Path:
 def local(name: str) -> Path | None:
     """Return the checkpoint directory at a path, or the checkpoint in a run's directory; None if there is neither."""
     path = Path(name)
-    return next((folder for folder in (path, path / "checkpoint") if (folder / "config.json").is_file()), None)
+    try:
+        return next((folder for folder in (path, path / "checkpoint") if (folder / "config.json").is_file()), None)
+    except PermissionError as error:
+        raise CheckpointError(f"{name} cannot be read: permission denied") from error
+    except (OSError, ValueError) as error:  # longer than a path may be, or with a character that none may have
+        raise CheckpointError(f"{brief(name)} is not the name of a model or of a directory") from error
 
 
 def _fetch(identifier: str, revision: str | None) -> Path:

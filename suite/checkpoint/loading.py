@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
 from suite.checkpoint import gpt2
-from suite.checkpoint.format import Checkpoint, load_checkpoint, read_config, save_checkpoint
+from suite.checkpoint.format import ChangedError, Checkpoint, load_checkpoint, save_checkpoint
 from suite.checkpoint.hub import local, resolve
 from suite.checkpoint.model import Model, assemble, find_device
+from suite.checkpoint.settings import parse, read_config
 from suite.checkpoint.tensors import Storage
-from suite.errors import CheckpointError, ConfigError, UnfinishedWarning
+from suite.errors import CheckpointError, ConfigError, SuiteError, UnfinishedWarning
 
 if TYPE_CHECKING:
     from suite.text.tokenizer import Tokenizer
@@ -111,24 +113,51 @@ def convert(
             storage=storage,
             extra=dict(model.extra),
             tensors=model.tensors,
-            card=card.read_text(encoding="utf-8") if card.exists() else None,
+            card=card.read_text(encoding="utf-8", errors="replace") if card.exists() else None,
             unfinished=model.unfinished,
         )
 
 
-def read(directory: Path) -> Checkpoint:
+def read(directory: Path, *, verify: bool = True) -> Checkpoint:
     """Read a directory in our format or GPT-2's, as its config.json says; an addition is merged into its base.
+
+    Args:
+        directory: of the model.
+        verify: whether to compare the weights with the digest in config.json.
 
     Raises:
         CheckpointError: it is in neither format, or damaged, or its tokenizer has more ids than the model.
     """
     settings = read_config(directory)
+    while True:
+        try:
+            return _read(directory, settings, verify, ())
+        except ChangedError:
+            again = read_config(directory)
+            if again == settings:
+                raise
+            settings = again  # a training run wrote its next weights after config.json was read
+
+
+def _read(directory: Path, settings: Mapping[str, Any], verify: bool, above: tuple[Path, ...]) -> Checkpoint:
+    """As `read`; `above` are the directories of the additions whose base this is."""
     if settings.get("format") != "suite":
         checkpoint = gpt2.read(directory, settings)
-    elif "base" in settings:
-        checkpoint = load_checkpoint(directory, read(resolve(str(settings["base"]["name"]))), settings)
     else:
-        checkpoint = load_checkpoint(directory, settings=settings)
+        base, path = parse(settings, directory / "config.json").base, directory / "config.json"
+        if base is None:
+            checkpoint = load_checkpoint(directory, settings=settings, verify=verify)
+        else:
+            above = (*above, directory.resolve())
+            try:
+                below = resolve(base.name)
+            except SuiteError as error:
+                raise CheckpointError(f"{path}: base.name: {error}") from error
+            if below.resolve() in above:
+                raise CheckpointError(f"{path}: base.name {base.name!r} leads back to the checkpoint itself")
+            # the fingerprint tells whether these are the base's weights: they need not be hashed twice
+            found = _read(below, read_config(below), False, above)
+            checkpoint = load_checkpoint(directory, found, settings, verify=verify)
     if checkpoint.tokenizer is not None and checkpoint.tokenizer.vocab_size > checkpoint.config.vocab_size:
         raise CheckpointError(
             f"{directory}: the tokenizer has {checkpoint.tokenizer.vocab_size} ids, but the model has "
@@ -144,7 +173,7 @@ def vocabulary(name: str) -> tuple[Tokenizer, int]:
         CheckpointError: there is no such model.
         ConfigError: the model has no tokenizer.
     """
-    checkpoint = read(resolve(name))
+    checkpoint = read(resolve(name), verify=False)
     if checkpoint.tokenizer is None:
         raise ConfigError(f"{name} has no tokenizer, so it cannot read texts")
     return checkpoint.tokenizer, checkpoint.config.context

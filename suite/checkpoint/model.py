@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from suite.checkpoint.format import Checkpoint, Unfinished, skeleton
+from suite.checkpoint.format import Checkpoint, skeleton
+from suite.checkpoint.settings import Unfinished
 from suite.errors import ConfigError
 from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
@@ -51,6 +52,11 @@ class Model:
         return self.transformer.config
 
     @property
+    def config_file(self) -> str:
+        """Path of its config.json, for errors in `extra`."""
+        return str(self.directory / "config.json")
+
+    @property
     def parameters(self) -> int:
         """Number of parameters of the transformer before quantization, tied weights counted once; excludes the head."""
         return sum(parameter.numel() for parameter in skeleton(self.config).parameters())
@@ -73,6 +79,7 @@ def assemble(
         from suite.model.quantize import prepare_for_inference
 
         transformer = prepare_for_inference(transformer, quantize)
+    vars(transformer)["origin"] = str(checkpoint.directory)  # for the error where its logits are not numbers
     return Model(
         transformer=transformer,
         head=_head(checkpoint, device, dtype),

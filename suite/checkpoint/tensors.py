@@ -6,7 +6,9 @@ or a crash leaves the previous file as it was.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +23,9 @@ from suite.model.quantize import dequantize_int8, quantize_int8
 
 Storage = Literal["float32", "float16", "bfloat16", "int8"]
 SCALE = ".scale"  # suffix of the tensor with an int8 tensor's scales, one per output channel
+HEAD = "output."  # prefix of the head's tensors
+TASK = "task."  # prefix of the task's own tensors
+_LAYER = re.compile(r"(?:^|\.)(?:blocks|h)\.(\d{1,9})\.")  # ours, and GPT-2's
 
 
 def write_atomic(path: Path, content: bytes | Callable[[Path], None]) -> None:
@@ -42,7 +47,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[s
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors of a safetensors file by name.
+    """Read the tensors of a safetensors file by name; they are memory-mapped.
 
     Raises:
         CheckpointError: the file is missing, truncated or not a safetensors file.
@@ -52,8 +57,56 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a mapping)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path} does not exist") from error
-    except (SafetensorError, OSError) as error:
-        raise CheckpointError(f"{path} is damaged or not a safetensors file: {error}; copy it again") from error
+    except (SafetensorError, OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{path} is damaged or not a safetensors file: {reason}; copy it again") from error
+
+
+def check_layers(found: Iterable[str], n_layer: int, path: Path) -> None:
+    """Check that there are tensors of the last layer, before `n_layer` layers are built to compare them one by one.
+
+    Raises:
+        CheckpointError: there are not as many layers.
+    """
+    layers = 1 + max((int(match[1]) for name in found if (match := _LAYER.search(name))), default=-1)
+    if 0 < layers < n_layer:
+        raise CheckpointError(f"{path} has the tensors of {layers} layers, but the configuration says {n_layer:,}")
+
+
+def check_storage(tensors: Mapping[str, Tensor], storage: Storage, path: Path) -> None:
+    """Check that tensors have the types that `pack` gives them; the task's own may also be whole numbers.
+
+    Raises:
+        CheckpointError: a tensor has another type than the configuration says; the message names the first.
+    """
+    for name, tensor in tensors.items():
+        scaled = name + SCALE in tensors
+        expected = getattr(torch, storage)
+        if name.endswith(SCALE) or (storage == "int8" and not scaled and tensor.dim() != 2):
+            expected = torch.float32
+        free = name.startswith(TASK) and not scaled and not tensor.is_floating_point() and tensor.dtype != torch.int8
+        if tensor.dtype != expected and not free:
+            raise CheckpointError(
+                f"{path}: tensor {name!r} is of type {tensor.dtype}, but must be {expected}, because the "
+                f"configuration says storage {storage!r}"
+            )
+
+
+def check_numbers(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Check that weights, packed or not, are numbers, and that the embeddings are not all zeros.
+
+    Raises:
+        CheckpointError: a weight is NaN or infinite, or all embeddings are zero; the message names the tensor.
+    """
+    for name, tensor in tensors.items():
+        if not tensor.numel() or not (tensor.is_floating_point() or name == "tokens.weight"):
+            continue
+        least, most = (float(bound) for bound in tensor.aminmax())  # a tenth of the time of isfinite
+        # the task's own may be infinite: so is the bias of a label that no text has
+        if math.isnan(most) or (max(-least, most) == math.inf and not name.startswith(TASK)):
+            raise CheckpointError(f"{path}: tensor {name!r} has values that are not numbers")
+        if name == "tokens.weight" and least == most == 0:
+            raise CheckpointError(f"{path}: tensor {name!r} is zero everywhere; copy the file again")
 
 
 def check_shapes(found: Mapping[str, Tensor], expected: Mapping[str, Tensor], path: Path) -> None:
@@ -96,6 +149,8 @@ def pack(state_dict: Mapping[str, Tensor], storage: Storage) -> dict[str, Tensor
 def unpack(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Convert packed tensors back to float32, the inverse of `pack`; integer tensors are unchanged.
 
+    All are copies: a memory-mapped file that another program cuts short would end this one with a bus error.
+
     Raises:
         CheckpointError: an int8 tensor and its scales do not match.
     """
@@ -114,5 +169,5 @@ def unpack(tensors: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
                 )
             state_dict[name] = dequantize_int8(tensor, scale)
         else:
-            state_dict[name] = tensor.float() if tensor.is_floating_point() else tensor
+            state_dict[name] = tensor.to(torch.float32 if tensor.is_floating_point() else tensor.dtype, copy=True)
     return state_dict

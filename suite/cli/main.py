@@ -27,6 +27,7 @@ from suite.cli.show import first_process, notice
 from suite.cli.tasks import evaluate, run
 from suite.cli.train import train
 from suite.errors import SuiteError, UnfinishedWarning
+from suite.files import DamagedWarning
 
 USER_ERROR = 2
 INTERRUPTED = 128 + signal.SIGINT
@@ -105,13 +106,14 @@ def _plain_warnings() -> Iterator[None]:
     others = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *rest: Any, **options: Any) -> None:
-        if issubclass(category, UnfinishedWarning):
+        if issubclass(category, (UnfinishedWarning, DamagedWarning)):
             notice(str(message))
         else:
             others(message, category, *rest, **options)
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", UnfinishedWarning)
+        warnings.simplefilter("always", DamagedWarning)
         warnings.showwarning = show
         yield
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from suite.errors import ConfigError
+from suite.tables import brief, from_table
 
 Position = Literal["learned", "rotary", "relative"]
 Norm = Literal["layer", "rms"]
 Activation = Literal["gelu", "gelu_tanh", "relu2", "swiglu"]
+
+# largest sizes: beyond any model, and small enough that no number of elements overflows 64 bits
+LARGEST = {
+    "vocab_size": 2**24,
+    "context": 2**30,
+    "d_model": 2**20,
+    "n_layer": 2**12,
+    "n_head": 2**20,
+    "n_kv_head": 2**20,
+    "d_ff": 2**24,
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,34 +103,61 @@ class ModelConfig:
     restart_positions: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "context", "d_model", "n_layer", "n_head"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"model.{name} is {getattr(self, name)}, but must be at least 1")
+        self._check_sizes()
+        self._check_numbers()
+        self._check_layers()
+        self._check_positions()
+
+    def _check_sizes(self) -> None:
+        """Raise a ConfigError where a size is out of its range, or does not fit another."""
+        for name, most in LARGEST.items():
+            size = getattr(self, name)
+            if size is not None and not 1 <= size <= most:
+                bound = f"at most {most:,}" if size > most else "at least 1"
+                raise ConfigError(f"model.{name} is {brief(size)}, but must be {bound}")
         if self.d_model % self.n_head:
             raise ConfigError(f"model.d_model {self.d_model} is not a multiple of model.n_head {self.n_head}")
-        if self.kv_heads < 1 or self.n_head % self.kv_heads:
+        if self.n_head % self.kv_heads:
             raise ConfigError(f"model.n_head {self.n_head} is not a multiple of model.n_kv_head {self.kv_heads}")
-        if self.position == "rotary" and self.head_width % 2:
-            raise ConfigError(f"rotary positions need an even head width, but d_model / n_head is {self.head_width}")
-        if self.d_ff is not None and self.d_ff < 1:
-            raise ConfigError(f"model.d_ff is {self.d_ff}, but must be at least 1")
+
+    def _check_numbers(self) -> None:
+        """Raise a ConfigError where a choice or a number that is no size is out of its range."""
+        for name, choices in (("position", Position), ("norm", Norm), ("activation", Activation)):
+            if getattr(self, name) not in get_args(choices):
+                raise ConfigError(
+                    f"model.{name} is {getattr(self, name)!r}; the choices are {', '.join(get_args(choices))}"
+                )
         for name in ("dropout", "attention_dropout"):
             if not 0.0 <= (getattr(self, name) or 0.0) < 1.0:
                 raise ConfigError(f"model.{name} is {getattr(self, name)}, but must be in [0, 1)")
+        # a variance is about 1; the largest base in use is 10^7
+        for name, least, most in (("rope_theta", 1.0, 1e12), ("norm_eps", 0.0, 0.1)):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(f"model.{name} is {getattr(self, name)}, but must be from {least:g} to {most:g}")
+
+    def _check_layers(self) -> None:
+        """Raise a ConfigError where the windows or the compression of layers do not fit."""
         for name, entries in (("windows", self.windows), ("compress", self.compress)):
             if entries and len(entries) != self.n_layer:
                 raise ConfigError(f"model.{name} has {len(entries)} entries for {self.n_layer} layers")
             if any(entry < 0 for entry in entries):
-                raise ConfigError(f"model.{name} has a negative entry: {entries}")
-        for layer in range(self.n_layer):
+                raise ConfigError(f"model.{name} has a negative entry: {brief(entries)}")
+        for layer in range(len(self.windows) and len(self.compress)):
             if self.compression(layer) and self.window(layer):
                 raise ConfigError(f"model.windows and model.compress both have an entry for layer {layer}; choose one")
         if max(self.compress, default=0) > self.context:
-            raise ConfigError(f"model.compress {self.compress} is more than model.context ({self.context})")
+            raise ConfigError(f"model.compress {brief(self.compress)} is more than model.context ({self.context})")
+        if max(self.windows, default=0) > LARGEST["context"]:
+            raise ConfigError(f"model.windows {brief(self.windows)} has an entry above {LARGEST['context']:,}")
         if self.compresses and self.position == "relative":
             raise ConfigError(
                 "model.compress cannot be combined with relative positions: a block has no single distance"
             )
+
+    def _check_positions(self) -> None:
+        """Raise a ConfigError where a setting does not fit the kind of positions."""
+        if self.position == "rotary" and self.head_width % 2:
+            raise ConfigError(f"rotary positions need an even head width, but d_model / n_head is {self.head_width}")
         if self.position != "relative" and (self.relative_span is not None or self.relative_ahead):
             raise ConfigError(
                 "model.relative_span and model.relative_ahead need relative positions, "
@@ -127,22 +165,18 @@ class ModelConfig:
             )
         if self.relative_span is not None and not 1 <= self.relative_span <= self.context:
             raise ConfigError(
-                f"model.relative_span is {self.relative_span}, but must be from 1 to model.context ({self.context})"
+                f"model.relative_span is {brief(self.relative_span)}, but must be from 1 to model.context "
+                f"({self.context})"
             )
         if not 0 <= self.relative_ahead < self.context:
             raise ConfigError(
-                f"model.relative_ahead is {self.relative_ahead}, but must be at least 0 and less than model.context "
-                f"({self.context})"
+                f"model.relative_ahead is {brief(self.relative_ahead)}, but must be at least 0 and less than "
+                f"model.context ({self.context})"
             )
         if self.restart_positions and self.position == "relative":
             raise ConfigError(
                 "model.restart_positions cannot be combined with relative positions, which are not numbered"
             )
-        for name, choices in (("position", Position), ("norm", Norm), ("activation", Activation)):
-            if getattr(self, name) not in get_args(choices):
-                raise ConfigError(
-                    f"model.{name} is {getattr(self, name)!r}; the choices are {', '.join(get_args(choices))}"
-                )
 
     @property
     def kv_heads(self) -> int:
@@ -216,23 +250,14 @@ class ModelConfig:
         return dataclasses.asdict(self) | {"windows": list(self.windows), "compress": list(self.compress)}
 
     @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> ModelConfig:
+    def from_dict(cls, fields: Mapping[str, Any], where: str = "the model's configuration") -> ModelConfig:
         """The inverse of `to_dict`.
 
+        Args:
+            fields: of JSON or TOML; each must have its own type, so that neither 8192.0 nor true is a size.
+            where: where they come from, for errors.
+
         Raises:
-            ConfigError: a field is unknown (the nearest is named) or missing, or does not fit.
+            ConfigError: a field is unknown (a near one is named) or missing, or does not fit.
         """
-        known = [field.name for field in dataclasses.fields(cls)]
-        for name in fields:
-            if name not in known:
-                near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-                raise ConfigError(f"unknown model field {name!r}; did you mean {near!r}?")
-        missing = [
-            field.name
-            for field in dataclasses.fields(cls)
-            if field.default is dataclasses.MISSING and field.name not in fields
-        ]
-        if missing:
-            raise ConfigError(f"model field {missing[0]!r} is missing")
-        lists = {name: tuple(fields.get(name, ())) for name in ("windows", "compress")}
-        return cls(**{**fields, **lists})
+        return from_table(cls, fields, where, "model.")

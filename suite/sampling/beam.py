@@ -17,7 +17,7 @@ from suite.errors import ConfigError, SuiteError
 from suite.model.transformer import Transformer
 from suite.sampling.decoding import Decoding
 from suite.sampling.generate import Finish
-from suite.sampling.rows import stack
+from suite.sampling.rows import origin_of, stack
 from suite.sampling.rules import Grammar, Ngrams, allow, exact, forbid
 
 
@@ -116,8 +116,8 @@ def beam_search(
     found = [search.best() for search in searches]
     if [] in found:
         raise SuiteError(
-            f"no hypothesis for prompt {found.index([])} survived: its grammar forbids every token, or the model's "
-            "logits are not numbers"
+            f"no hypothesis for prompt {found.index([])} survived: its grammar forbids every token, or the logits "
+            f"of {origin_of(transformer)} are not numbers"
         )
     return found
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from suite.errors import ConfigError
 from suite.model.transformer import Transformer
 from suite.sampling.decoding import Decoding
-from suite.sampling.rows import Row, choose, row_seed
+from suite.sampling.rows import Row, choose, origin_of, row_seed
 from suite.sampling.rules import Grammar, Sampling
 from suite.sampling.text import StopText, Streams
 
@@ -228,7 +228,7 @@ def _loop(
         decoding.reorder([row.index // samples for row in rows])
         logits = logits.repeat_interleave(samples, dim=0)  # (B, V)
     while True:
-        tokens = choose(logits, rows, sampling)
+        tokens = choose(logits, rows, sampling, origin_of(decoding.transformer))
         scores = report(logits, tokens, logprobs, top_logprobs)
         going = []
         for place, (row, token, (logprob, top)) in enumerate(zip(rows, tokens, scores, strict=True)):

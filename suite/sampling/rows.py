@@ -72,11 +72,11 @@ def row_seed(seed: int, sample: int) -> int:
     return int.from_bytes(hashlib.blake2b(f"{seed}/{sample}".encode(), digest_size=8).digest())
 
 
-def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]:
+def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling, model: str = "the model") -> list[int]:
     """Choose the next token of each row (B,) from the logits (B, V).
 
     Raises:
-        SuiteError: no token is allowed in a row, or its logits are not numbers.
+        SuiteError: no token is allowed in a row, or its logits are not numbers; the message names the model.
     """
     logits = exact(logits)
     if any(row.steering is not None for row in rows):
@@ -101,10 +101,15 @@ def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]
         row = rows[impossible[0]]
         raise SuiteError(
             f"row {row.index} has nothing to choose from after {row.count} new tokens: grammar and logit bias forbid "
-            "every token, or the model's logits are not numbers"
+            f"every token, or the logits of {model} are not numbers"
         )
     tokens: list[int] = chosen.tolist()
     return tokens
+
+
+def origin_of(transformer: object) -> str:
+    """The directory that a transformer was loaded from, or "the model"."""
+    return str(getattr(transformer, "origin", "the model"))
 
 
 def stack(vectors: Sequence[Tensor], like: Tensor) -> Tensor | None:

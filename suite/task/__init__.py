@@ -6,7 +6,7 @@ Nothing here imports torch: `suite --help` finds tasks without paying for it.
 from suite.task.contract import Codec, PackagedTask, Prompt, Task, TrainingData
 from suite.task.registry import GROUP, embedded, find_task, registered, suggest
 from suite.task.results import Result
-from suite.task.tables import DataTable, NoOptions, TokenizerTable
+from suite.task.tables import DataTable, NoOptions, TokenizerTable, read_extra
 
 __all__ = [
     "GROUP",
@@ -21,6 +21,7 @@ __all__ = [
     "TrainingData",
     "embedded",
     "find_task",
+    "read_extra",
     "registered",
     "suggest",
 ]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from suite.errors import ConfigError
+from suite.errors import CheckpointError, ConfigError
 from suite.tables import field_names, from_table, nearest
 
 if TYPE_CHECKING:
     from suite.task.contract import Task
     from suite.training.recipe import Recipe
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +104,24 @@ def read_tables(task: Task[Any, Any, Any], recipe: Recipe) -> Tables:
     data, tokenizer, options = parsed
     valid, notes = to_validate(data.valid)
     return Tables(data=replace(data, valid=valid), tokenizer=tokenizer, options=options, notes=tuple(notes))
+
+
+def read_extra(cls: type[T], extra: Mapping[str, Any], where: str) -> T:
+    """The task's settings in a checkpoint, its `extra`, as a dataclass, parsed as strictly as a recipe's table.
+
+    Args:
+        cls: the dataclass; a ConfigError of its own names the key.
+        extra: of the checkpoint.
+        where: its config.json, for errors.
+
+    Raises:
+        CheckpointError: a key is unknown (a near one is named) or missing, or a value has the wrong type or is out of
+            its range.
+    """
+    try:
+        return from_table(cls, extra, where, "extra.")
+    except ConfigError as error:
+        raise CheckpointError(str(error)) from error
 
 
 def _nearest(table: str, key: str, names: dict[str, list[str]]) -> str | None:

@@ -18,7 +18,8 @@ import numpy as np
 
 from suite.errors import CheckpointError, DataError
 from suite.files import write_atomic
-from suite.text.bpe import BytePairEncoder, Merges, read_bytes, write_bytes
+from suite.text.bpe import BytePairEncoder, Merges, write_bytes
+from suite.text.document import check_ids, from_printable, read_document
 
 # Other names of `<eos>`, so that every tokenizer has `specials["<eos>"]`.
 _END_NAMES = ("<|endoftext|>", "</s>")
@@ -43,11 +44,11 @@ class Tokenizer:
     """
 
     def __init__(self, vocabulary: Mapping[bytes, int], merges: Merges | None, specials: Mapping[str, int]) -> None:
-        names = dict(specials)
+        names = _Specials(specials)
         end = next((names[name] for name in _END_NAMES if name in names), None)
         if end is not None:
             names.setdefault("<eos>", end)
-        self.specials: dict[str, int] = names
+        self.specials: dict[str, int] = names  # a name that is missing is a DataError
         self.merges = merges
         self.vocabulary = dict(vocabulary)
         self.vocab_size: int = 1 + max([*self.vocabulary.values(), *names.values()])
@@ -264,46 +265,33 @@ class Tokenizer:
         return document | {"model": model}
 
     @classmethod
-    def _from_json(cls, document: dict[str, Any], source: str) -> "Tokenizer":
+    def _from_json(cls, document: Any, source: str) -> "Tokenizer":
         try:
-            model, added = document["model"], document["added_tokens"]
-            specials = {token["content"]: token["id"] for token in added}
-            words = {token: id for token, id in model["vocab"].items() if token not in specials}
-            if model["type"] == "WordLevel":
-                if longer := [word for word in words if len(word) != 1]:
-                    raise CheckpointError(f"{source}: a vocabulary of words ({longer[0]!r}) is not supported")
-                return cls({word.encode(): id for word, id in words.items()}, None, specials)
-            level = document["pre_tokenizer"]
-            known = model["type"] == "BPE" and level["type"] == "ByteLevel" and level.get("use_regex", True)
-            if not known or document["normalizer"] or level["add_prefix_space"] or model.get("ignore_merges"):
-                raise CheckpointError(f"{source}: only byte-level BPE with GPT-2's word pattern is supported")
-            if plain := [token["content"] for token in added if not token["special"]]:
-                raise CheckpointError(f"{source}: added token {plain[0]!r} is not special, which is not supported")
-            pairs = [pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"]]
-            return cls._from_printable(words, pairs, specials)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{source}: not a tokenizer file ({type(error).__name__}: {error})") from None
+            found = cls(*read_document(document, source))
+            if found.merges is not None:
+                _ = found._encoder  # merges out of order are an error of the file, so it is found with its name
+        except CheckpointError as error:
+            message = str(error)
+            raise CheckpointError(message if message.startswith(source) else f"{source}: {message}") from None
+        return found
 
     @classmethod
     def _from_vocabulary_and_merges(cls, vocabulary: Path, merges: Path) -> "Tokenizer":
-        words: dict[str, int] = _load_json(vocabulary)
+        words = check_ids(_load_json(vocabulary), str(vocabulary), "the vocabulary")
         specials = {name: words.pop(name) for name in _END_NAMES if name in words}
         lines = _read_text(merges).splitlines()
         pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
         try:
-            return cls._from_printable(words, pairs, specials)
-        except (KeyError, TypeError, ValueError) as error:
+            return cls(*from_printable(words, pairs, specials))
+        except (ValueError, CheckpointError) as error:
             raise CheckpointError(f"{merges}: does not belong to {vocabulary.name} ({error})") from None
 
-    @classmethod
-    def _from_printable(
-        cls, words: Mapping[str, int], pairs: Iterable[Sequence[str]], specials: Mapping[str, int]
-    ) -> "Tokenizer":
-        vocabulary = {read_bytes(word): id for word, id in words.items()}
-        merges = [(read_bytes(left), read_bytes(right)) for left, right in pairs]
-        if unknown := [left + right for left, right in merges if left + right not in vocabulary]:
-            raise ValueError(f"merged token {unknown[0]!r} is not in the vocabulary")
-        return cls(vocabulary, merges, specials)
+
+class _Specials(dict[str, int]):
+    """Ids of special tokens by name."""
+
+    def __missing__(self, name: str) -> int:
+        raise DataError(f"the tokenizer has no special token {name}, which this task needs")
 
 
 class StreamDecoder:
@@ -343,5 +331,7 @@ def _read_text(path: Path) -> str:
 def _load_json(path: Path) -> Any:
     try:
         return json.loads(_read_text(path))
+    except RecursionError:
+        raise CheckpointError(f"{path}: damaged, nested too deeply") from None
     except ValueError as error:
         raise CheckpointError(f"{path}: damaged, not JSON ({error})") from None

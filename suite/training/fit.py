@@ -30,6 +30,7 @@ from suite.checkpoint import (
     write_atomic,
 )
 from suite.errors import ConfigError
+from suite.files import move_aside
 from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.model.lora import add_lora, additions
@@ -224,10 +225,14 @@ def kept(file: Path, recipe: Recipe, make: Callable[[], dict[str, Any]]) -> dict
     """
     about = recipe.to_dict()
     if file.exists():
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        if found.pop("recipe", None) != about:
-            raise ConfigError(f"{file} has figures of a different recipe; choose another --out, or remove it")
-        return found
+        try:
+            found: dict[str, Any] = dict(json.loads(file.read_text(encoding="utf-8")))
+        except (ValueError, TypeError, RecursionError) as error:
+            move_aside(file, error)
+        else:
+            if found.pop("recipe", None) != about:
+                raise ConfigError(f"{file} has figures of a different recipe; choose another --out, or remove it")
+            return found
     found = make()
     write_atomic(file, (json.dumps(found | {"recipe": about}, indent=1) + "\n").encode())
     return found
@@ -264,7 +269,7 @@ def build(recipe: Recipe, vocab_size: int, base: Checkpoint | None) -> Transform
             raise ConfigError(f'tune.kind "{recipe.tune.kind}" needs a base model; set base')
         return Transformer(recipe.model_config(vocab_size))
     settings = {**base.config.to_dict(), **recipe.model}
-    config = ModelConfig.from_dict(settings)
+    config = ModelConfig.from_dict(settings, "recipe")
     if vocab_size > config.vocab_size:
         raise ConfigError(
             f"the data has {vocab_size} token ids, but base model {recipe.base!r} has {config.vocab_size}"

@@ -52,6 +52,7 @@ class Keeper:
         self.model, self.optimizers, self.ranks = stepper.model, stepper.optimizers, stepper.ranks
         self.recipe, self.directory, self.data, self.keep = stepper.recipe, directory, data, keep
         self.average = Average(stepper.model, self.recipe.averaging, directory)
+        self.notice = ""  # of a damaged file that was moved aside, for a person
         self._told: int | None = None  # step whose weights `keep` got last
 
     def update(self, step: int) -> None:
@@ -110,7 +111,7 @@ class Keeper:
             self._check_same()
             progress = self.directory.load(self.model, self.optimizers, self.average.ema)
         if self.ranks.rank == 0:
-            self.directory.clean(progress.step)
+            self.notice = self.directory.clean(progress.step)
             write_atomic(self.directory.path / "recipe.json", json.dumps(self.recipe.to_dict(), indent=1).encode())
         self.ranks.wait()
         return progress

@@ -150,6 +150,8 @@ class Trainer:
         """
         progress = self.progress = self.keeper.resume()
         self.reporter = self._reporter()
+        if self.keeper.notice:
+            self.reporter.say(self.keeper.notice)
         if progress.step:
             self.reporter.say(f"resuming {self.directory.path} at step {progress.step}")
         if self.stepper.bfloat16 and emulates_bfloat16(self.stepper.device):

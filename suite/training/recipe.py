@@ -291,7 +291,7 @@ class Recipe:
         stated = self.model.get("vocab_size", vocab_size)
         if stated != vocab_size:
             raise ConfigError(f"model.vocab_size is {stated}, but the tokenizer has {vocab_size} tokens")
-        return ModelConfig.from_dict({**self.model, "vocab_size": vocab_size})
+        return ModelConfig.from_dict({**self.model, "vocab_size": vocab_size}, "recipe")
 
 
 def _differences(here: Mapping[str, Any], there: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any, Any]]:

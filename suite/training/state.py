@@ -23,6 +23,7 @@ from torch.optim import Optimizer
 
 from suite.checkpoint import check_shapes, read_tensors, write_atomic, write_tensors
 from suite.errors import CheckpointError
+from suite.files import free_name
 from suite.training.optimizer import optimizer_tensors, restore_optimizers
 
 FORMAT = 1
@@ -94,10 +95,12 @@ class RunDirectory:
         try:
             with safe_open(self.state, framework="pt") as file:
                 header: dict[str, Any] = json.loads(file.metadata()["suite"])
-        except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        except (SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise CheckpointError(f"{self.state} is not a training state: {error}; remove it to start over") from error
-        if header["format"] != FORMAT:
-            raise CheckpointError(f"{self.state} is of format {header['format']}; this version reads {FORMAT}")
+        if not isinstance(header, dict) or not {"progress", "recipe"} <= header.keys():
+            raise CheckpointError(f"{self.state} is not a training state; remove it to start over")
+        if header.get("format") != FORMAT:
+            raise CheckpointError(f"{self.state} is of format {header.get('format')}; this version reads {FORMAT}")
         return header
 
     def load(self, model: nn.Module, optimizers: list[Optimizer], average: dict[str, Tensor] | None) -> Progress:
@@ -116,21 +119,30 @@ class RunDirectory:
         restore_optimizers(optimizers, model, tensors)
         return Progress(**header["progress"])
 
-    def clean(self, step: int) -> None:
-        """Remove what an interrupted session left behind: temporary files, and metrics after `step`."""
+    def clean(self, step: int) -> str:
+        """Remove what an interrupted session left behind: temporary files, and metrics after `step`.
+
+        A file of metrics with a line that is none is moved aside, and its other lines are kept.
+
+        Returns:
+            a notice of that for a person, or "".
+        """
         for stray in self.path.glob("**/.*.tmp"):
             stray.unlink()
         if not self.metrics.exists():
-            return
-        kept = []
-        for line in self.metrics.read_text(encoding="utf-8").splitlines():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:  # the last line, cut off
-                break
-            if row["step"] <= step:
-                kept.append(line + "\n")
-        write_atomic(self.metrics, "".join(kept).encode())
+            return ""
+        *whole, last = self.metrics.read_bytes().split(b"\n")
+        steps = [_step_of(line) for line in whole]
+        kept = [line + b"\n" for line, of in zip(whole, steps, strict=True) if of is not None and of <= step]
+        if (of := _step_of(last)) is not None and of <= step:  # else it was cut off
+            kept.append(last + b"\n")
+        notice = ""
+        if None in steps:
+            aside = free_name(self.metrics)
+            self.metrics.rename(aside)
+            notice = f"{self.metrics} was damaged; it is now {aside.name}, and the rows that can be read are kept"
+        write_atomic(self.metrics, b"".join(kept))
+        return notice
 
     def prune_snapshots(self, keep: list[int]) -> None:
         """Remove the snapshots of steps not in `keep`."""
@@ -138,3 +150,13 @@ class RunDirectory:
         for file in self.path.glob("snapshots/*.safetensors"):
             if file not in kept:
                 file.unlink()
+
+
+def _step_of(line: bytes) -> int | None:
+    """The step of a row of metrics; None if the line is no such row."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    step = row.get("step") if isinstance(row, dict) else None
+    return step if type(step) is int else None

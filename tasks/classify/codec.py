@@ -8,19 +8,47 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from suite.data.labelled import Labelled
-from suite.errors import CheckpointError, DataError
+from suite.errors import ConfigError, DataError
+from suite.tables import brief
+from suite.task.tables import read_extra
 from suite.text.tokenizer import Tokenizer
 from suite.training.batches import Example
 
 Text = str | tuple[str, str]  # a text, or a pair of texts
 BATCH_TOKENS = 4096  # tokens in a batch at inference, padding included
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClassifySettings:
+    """A classifier's `extra` in its checkpoint: the fields of `ClassifyCodec`, and whether it was trained on pairs.
+
+    Args:
+        pairs: None in checkpoints of earlier versions, and where there were both pairs and single texts.
+    """
+
+    labels: tuple[str, ...]
+    multi: bool = False
+    attention: Literal["prefix", "causal"] = "prefix"
+    max_tokens: int = 512
+    ngram_weight: float = 0.0
+    temperature: float = 1.0
+    pairs: bool | None = None
+
+    def __post_init__(self) -> None:
+        if not self.labels or len(set(self.labels)) < len(self.labels):
+            raise ConfigError(f"extra.labels must be distinct, and at least one: {brief(self.labels)}")
+        for name, least, most in (("max_tokens", 8, 2**30), ("ngram_weight", 0, 1000), ("temperature", 1e-3, 1e3)):
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(
+                    f"extra.{name} is {brief(getattr(self, name))}, but must be from {least:,g} to {most:,g}"
+                )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,17 +79,20 @@ class ClassifyCodec:
             raise DataError(f"max_tokens is {self.max_tokens}; a classifier needs at least 8")
 
     @classmethod
-    def from_extra(cls, tokenizer: Tokenizer, extra: Mapping[str, Any], name: str) -> ClassifyCodec:
+    def from_extra(cls, tokenizer: Tokenizer, extra: Mapping[str, Any], where: str) -> ClassifyCodec:
         """The codec that `to_dict` wrote into a checkpoint.
+
+        Args:
+            tokenizer: of the checkpoint.
+            extra: of the checkpoint.
+            where: its config.json, for errors.
 
         Raises:
             CheckpointError: the checkpoint has none, or it is not valid.
         """
-        try:
-            fields = {field.name: extra[field.name] for field in dataclasses.fields(cls) if field.name in extra}
-            return cls(tokenizer, **{**fields, "labels": tuple(extra["labels"])})
-        except (KeyError, TypeError) as error:
-            raise CheckpointError(f"{name} does not say which classes its head knows ({error})") from error
+        found = dataclasses.asdict(read_extra(ClassifySettings, extra, where))
+        del found["pairs"]
+        return cls(tokenizer, **found)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, for a checkpoint's `extra`."""

@@ -18,7 +18,7 @@ from torch import Tensor
 from suite.checkpoint import Model, load
 from suite.data.labelled import Labelled, check_classes, label_text, stratified_split
 from suite.data.record_files import check_surrogates
-from suite.errors import ConfigError, DataError
+from suite.errors import CheckpointError, ConfigError, DataError
 from suite.model.heads import pool_last
 from suite.task.results import alike
 from suite.tasks.classify.codec import ClassifyCodec, Text, by_length, pad
@@ -55,11 +55,16 @@ class Classifier:
         if not 0 <= threshold <= 1:
             raise ConfigError(f"threshold is {threshold}, but must be between 0 and 1")
         self.model, self.head, self.threshold = model, model.head, threshold
-        self.codec = ClassifyCodec.from_extra(model.tokenizer, model.extra, model.name)
+        self.codec = ClassifyCodec.from_extra(model.tokenizer, model.extra, model.config_file)
         self.pairs: bool | None = model.extra.get("pairs")  # trained on pairs? None: an older checkpoint
         if self.head.out_features != len(self.codec.labels):
             raise DataError(
                 f"{model.name}: the head has {self.head.out_features} outputs, for {len(self.codec.labels)} labels"
+            )
+        if self.codec.max_tokens > model.config.context:
+            raise CheckpointError(
+                f"{model.config_file}: extra.max_tokens is {self.codec.max_tokens}, but model.context "
+                f"{model.config.context}"
             )
         self.words = WordModel.from_tensors(model.tensors, len(self.codec.labels), model.name)
 
@@ -118,6 +123,8 @@ class Classifier:
                 done += left[place] == 0
             if progress and done:
                 progress(done)
+        if not all(total.isfinite().all() for total in sums):
+            raise CheckpointError(f"the logits of {self.model.directory} are not numbers; its weights are damaged")
         added = self.word_logits(texts)
         return [
             (total / size + more, count) for total, size, more, count in zip(sums, sizes, added, counts, strict=True)

@@ -15,6 +15,7 @@ from suite.sampling import Sampling, Step, beam_search, generate, stream, with_s
 from suite.sampling.rules import exact
 from suite.task.kit.pipeline import batches
 from suite.task.results import Result, alike, several
+from suite.task.tables import NoOptions, read_extra
 from suite.text.tokenizer import Tokenizer
 
 # GPT-2's published samples were drawn with top-k 40; a little below temperature 1 suits small models
@@ -105,6 +106,8 @@ class Writer:
     def __init__(self, model: Model, **settings: Any) -> None:
         if model.tokenizer is None:
             raise DataError(f"{model.name} has no tokenizer, so it cannot continue text")
+        if model.task == "lm":  # the settings of another task are its own
+            read_extra(NoOptions, model.extra, model.config_file)
         self.model = model
         self.tokenizer: Tokenizer = model.tokenizer
         self.sampling = with_settings(DEFAULT, settings)

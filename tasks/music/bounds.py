@@ -10,7 +10,6 @@ heard, and seen in a histogram.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 from suite.data.events import STEP_RATE
 from suite.data.performance import Performance
 from suite.errors import CheckpointError
+from suite.task.tables import read_extra
 
 WINDOWS = (1, 4)  # seconds over which strokes are counted
 FREE, MOST = 0.9, 0.99  # quantiles over time of strokes in a window, and of keys sounding
@@ -28,6 +28,20 @@ TAIL = (0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)  # quantiles of note lengths
 EVERY = 0.1  # seconds between the moments at which strokes and sounding keys are counted
 
 Pair = tuple[float, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """Bounds as a checkpoint keeps them: none of the three may be missing."""
+
+    strokes: tuple[Pair, ...]
+    voices: Pair
+    lengths: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    bounds: _Kept
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,28 +86,25 @@ class Bounds:
         )
 
     @classmethod
-    def from_dict(cls, extra: Mapping[str, Any], name: str) -> Bounds:
+    def from_dict(cls, extra: Mapping[str, Any], where: str) -> Bounds:
         """Read the bounds from a checkpoint's extra values; the defaults if it has none.
+
+        Args:
+            extra: of a checkpoint.
+            where: its config.json, for errors.
 
         Raises:
             CheckpointError: the stored bounds are not valid.
         """
-        kept = extra.get("bounds")
-        if kept is None:
+        if extra.get("bounds") is None:
             return cls()
-        try:
-            strokes = tuple((float(free), float(most)) for free, most in kept["strokes"])
-            free, most = map(float, kept["voices"])
-            lengths = tuple(map(float, kept["lengths"]))
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{name}: its config.json has bounds that cannot be read ({error!r})") from None
-        rising = all(first <= last for first, last in (*strokes, (free, most), *itertools.pairwise(lengths)))
-        numbers = (*(number for pair in strokes for number in pair), free, most, *lengths)
-        if len(strokes) != len(WINDOWS) or len(lengths) != len(TAIL) or not rising:
-            raise CheckpointError(f"{name}: its config.json has bounds of another number or order than quantiles have")
-        if not all(0 < number < math.inf for number in numbers):
-            raise CheckpointError(f"{name}: its config.json has bounds that are not above 0")
-        return cls(strokes=strokes, voices=(free, most), lengths=lengths)
+        found = read_extra(_Settings, {"bounds": extra["bounds"]}, where).bounds
+        pairs = (*found.strokes, found.voices, *itertools.pairwise(found.lengths))
+        if len(found.strokes) != len(WINDOWS) or len(found.lengths) != len(TAIL):
+            raise CheckpointError(f"{where}: extra.bounds has more or fewer values than this version of suite")
+        if not all(0 < first <= last for first, last in pairs):
+            raise CheckpointError(f"{where}: extra.bounds must rise from above 0, as quantiles do")
+        return cls(strokes=found.strokes, voices=found.voices, lengths=found.lengths)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the bounds as plain JSON values for a checkpoint; `from_dict` reads them."""

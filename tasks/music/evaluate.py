@@ -84,7 +84,7 @@ def evaluate(
         CheckpointError: the model is not a music model.
         DataError: the recordings cannot be read, nothing is held out, or none is long enough to compare with.
     """
-    format = Format.from_dict(model.extra, model.name)
+    format = Format.from_dict(model.extra, model.config_file)
     chosen = choose_music(data, options, format, cache or cache_directory())
     streams = [_stream(one.performance, format) for one in chosen.scored]
     lessons = [_stream(one.performance, format) for one in chosen.known]

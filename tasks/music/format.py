@@ -14,14 +14,26 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from suite.data.events import LONGEST_SHIFT, EventTable
 from suite.data.performance import Performance
 from suite.errors import CheckpointError
+from suite.tables import brief
+from suite.task.tables import read_extra
 
 LOWEST_KEY, HIGHEST_KEY = 21, 108  # pitches of a piano
 SPECIALS = ("<bos>", "<eos>", "<sep>", "<melody>", "<fill>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    """A music model's `extra` in its checkpoint; `Bounds.from_dict` reads the bounds."""
+
+    events: Literal["performance"]
+    pedal: bool = False
+    specials: tuple[str, ...] = ()
+    bounds: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,16 +119,21 @@ class Format:
         return {"events": "performance", "pedal": self.pedal, "specials": list(SPECIALS)}
 
     @classmethod
-    def from_dict(cls, extra: Mapping[str, Any], name: str) -> Format:
+    def from_dict(cls, extra: Mapping[str, Any], where: str) -> Format:
         """Read the format from a checkpoint's extra values.
 
+        Args:
+            extra: of a checkpoint.
+            where: its config.json, for errors.
+
         Raises:
-            CheckpointError: it is not a music model, or has another vocabulary.
+            CheckpointError: it is not a music model, has another vocabulary, or a value is not valid.
         """
-        if extra.get("events") != "performance":
-            raise CheckpointError(f"{name} is not a music model: its checkpoint names no event vocabulary")
-        if tuple(extra.get("specials", ())) != SPECIALS:
+        if "events" not in extra:
+            raise CheckpointError(f"{where} is not a music model's: it names no event vocabulary")
+        found = read_extra(_Settings, extra, where)
+        if found.specials != SPECIALS:
             raise CheckpointError(
-                f"{name} has the special tokens {extra.get('specials')}, but this version of suite has {SPECIALS}"
+                f"{where} has the special tokens {brief(found.specials)}, but this version of suite has {SPECIALS}"
             )
-        return cls(pedal=bool(extra.get("pedal")))
+        return cls(pedal=found.pedal)

@@ -71,8 +71,8 @@ class Player:
 
     def __init__(self, model: Model, **settings: Any) -> None:
         self.model = model
-        self.format = Format.from_dict(model.extra, model.name)
-        self.bounds = Bounds.from_dict(model.extra, model.name)
+        self.format = Format.from_dict(model.extra, model.config_file)
+        self.bounds = Bounds.from_dict(model.extra, model.config_file)
         self.sampling = with_settings(DEFAULT, settings)
 
     def __call__(

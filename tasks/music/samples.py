@@ -53,7 +53,7 @@ def compare(
     Raises:
         DataError: no music is long enough.
     """
-    format = Format.from_dict(model.extra, model.name)
+    format = Format.from_dict(model.extra, model.config_file)
     reference, others = _excerpts(music, format, count, seconds)
     contenders: dict[str, Sequence[Performance]] = {
         "model": pipeline.Player(model).takes(count, seconds=seconds, seed=seed),

@@ -158,7 +158,7 @@ def context_of(recipe: Recipe, format: Format) -> int:
     context = int(recipe.model.get("context", 0))
     if recipe.base:
         base = read(resolve(recipe.base))
-        if Format.from_dict(base.extra, recipe.base) != format:
+        if Format.from_dict(base.extra, str(base.directory / "config.json")) != format:
             raise ConfigError(f"base model {recipe.base!r} has different pedal events from those music.pedal asks for")
         context = context or base.config.context
     if context < 16:

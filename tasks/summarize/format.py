@@ -4,13 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from suite.data.articles import Article
-from suite.errors import CheckpointError
-from suite.tasks.summarize.select import BodySentence, Floats, pick
+from suite.errors import CheckpointError, ConfigError
+from suite.tables import brief
+from suite.tasks.summarize.select import FEATURES, BodySentence, Floats, pick
 from suite.text.tokenizer import Tokenizer
 
 SPECIALS = ("<bos>", "<sep>", "<eos>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SummarizeSettings:
+    """A summarising model's `extra` in its checkpoint.
+
+    Args:
+        style: the default.
+        source_tokens, lead_tokens: maximum tokens of the selected sentences, and of a lead.
+        attention: "causal", or "prefix" (all tokens of a prompt see each other).
+        ranker: weights of the features for the selection.
+        extractor: weights of the features and of two likelihoods for an extract.
+    """
+
+    style: Literal["extract", "write"]
+    source_tokens: int
+    lead_tokens: int
+    attention: Literal["causal", "prefix"]
+    ranker: tuple[float, ...]
+    extractor: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        for name in ("source_tokens", "lead_tokens"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"extra.{name} is {brief(getattr(self, name))}, but must be at least 1")
+        for name, count in (("ranker", len(FEATURES)), ("extractor", len(FEATURES) + 2)):
+            weights = getattr(self, name)
+            if len(weights) != count:
+                raise ConfigError(f"extra.{name} has {len(weights)} weights, but this version of suite has {count}")
+            if max(map(abs, weights)) > 1e6:
+                raise ConfigError(f"extra.{name} has the weight {max(weights, key=abs):g}, which no fit gives")
 
 
 @dataclass(frozen=True, kw_only=True)

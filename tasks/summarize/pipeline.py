@@ -14,9 +14,10 @@ from suite.errors import CheckpointError, ConfigError, DataError
 from suite.sampling import Generated, Sampling, generate
 from suite.sampling.text_grammar import TextGrammar, TokenTrie
 from suite.task.results import alike, listed
+from suite.task.tables import read_extra
 from suite.tasks.summarize.copying import TYPOGRAPHY, Reading, SourceWords
 from suite.tasks.summarize.extract import Extractor, Progress, silent
-from suite.tasks.summarize.format import ArticleFormat
+from suite.tasks.summarize.format import ArticleFormat, SummarizeSettings
 from suite.tasks.summarize.options import Style, SummaryOptions, check_style
 from suite.tasks.summarize.select import BodySentence, Ranker, sentences_of
 from suite.tasks.summarize.standing import Standing
@@ -52,16 +53,20 @@ class Summarizer:
         if model.tokenizer is None:
             raise CheckpointError(f"{model.name} has no tokenizer, so it cannot read articles")
         self.model, self.tokenizer = model, model.tokenizer
-        extra = model.extra
-        self.trained = "ranker" in extra
-        self.style: Style = style or (extra["style"] if self.trained else "tldr")
+        self.trained = "ranker" in model.extra
+        told = read_extra(SummarizeSettings, model.extra, model.config_file) if self.trained else None
+        self.style: Style = style or (told.style if told else "tldr")
         check_style(self.style)
-        if self.trained:
-            self.prefix = extra["attention"] == "prefix"
-            self.lead_tokens = int(extra["lead_tokens"])
-            self.format = ArticleFormat(tokenizer=self.tokenizer, source_tokens=int(extra["source_tokens"]))
-            ranker = Ranker(weights=tuple(extra["ranker"]))
-            weights = Ranker(weights=tuple(extra["extractor"]))
+        if told:
+            if told.source_tokens + told.lead_tokens > model.config.context:
+                raise CheckpointError(
+                    f"{model.config_file}: extra.source_tokens {told.source_tokens} and extra.lead_tokens "
+                    f"{told.lead_tokens} do not fit model.context {model.config.context}"
+                )
+            self.prefix = told.attention == "prefix"
+            self.lead_tokens = told.lead_tokens
+            self.format = ArticleFormat(tokenizer=self.tokenizer, source_tokens=told.source_tokens)
+            ranker, weights = Ranker(weights=told.ranker), Ranker(weights=told.extractor)
             self.extractor = Extractor(model.transformer, self.format, ranker, weights, self.prefix)
 
     def __call__(

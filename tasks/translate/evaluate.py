@@ -91,7 +91,7 @@ def evaluate(
 
 def _known(model: Model, options: TranslateEvalOptions) -> Languages:
     """The model's languages; a ConfigError where it does not translate between those of the options."""
-    known = Languages.from_extra(model.extra, model.name)
+    known = Languages.from_extra(model.extra, model.config_file)
     if (options.source, options.target) not in known.directions:
         ways = ", ".join(f"{start} to {end}" for start, end in known.directions)
         wanted = f"{options.source} to {options.target}"

@@ -10,16 +10,19 @@ import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import CheckpointError, ConfigError
+from suite.tables import brief
 from suite.task import Prompt, suggest
+from suite.task.tables import read_extra
 
 if TYPE_CHECKING:
     from suite.text.tokenizer import Tokenizer
 
 Attention = Literal["prefix", "causal"]
 
+LONGEST = 2**20  # tokens; no source is longer
 FRAME = 4  # tokens of a sequence that are not text: <bos>, two tags, <eos>
 SPECIALS = ("<eos>", "<pad>", "<bos>", "<sep>", "<cls>")
 
@@ -134,6 +137,7 @@ class Languages:
             what is longer is beyond what the model has learnt.
         length_ratio: by direction, "de-en", mean and standard deviation of log(target characters / source characters)
             over the training pairs.
+        confidence: as `suite.tasks.translate.confidence.Confidence.to_extra` gives it, which reads it, too.
     """
 
     languages: tuple[str, ...]
@@ -141,36 +145,38 @@ class Languages:
     attention: Attention = "prefix"
     source_limit: int
     length_ratio: dict[str, tuple[float, float]] = field(default_factory=dict)
+    confidence: dict[str, float | tuple[float, ...]] | None = None
+
+    def __post_init__(self) -> None:
+        for language in self.languages:
+            tag(language)
+        if not self.directions:
+            raise ConfigError("extra.directions is empty")
+        for direction in self.directions:
+            if unknown := [language for language in direction if language not in self.languages]:
+                raise ConfigError(f"extra.directions has {brief(unknown[0])}, which is not among extra.languages")
+        if not 1 <= self.source_limit <= LONGEST:
+            raise ConfigError(f"extra.source_limit is {brief(self.source_limit)}, but must be from 1 to {LONGEST:,}")
+        for name, (mean, deviation) in self.length_ratio.items():
+            if name not in map("-".join, self.directions):
+                raise ConfigError(f"extra.length_ratio has {brief(name)}, which is not among extra.directions")
+            if abs(mean) > 5 or not 0 <= deviation <= 5:  # e^5: 150 times as long
+                raise ConfigError(f"extra.length_ratio.{name} is [{mean:g}, {deviation:g}], which no language pair has")
 
     @classmethod
-    def from_extra(cls, extra: Mapping[str, Any], name: str) -> Languages:
+    def from_extra(cls, extra: Mapping[str, Any], where: str) -> Languages:
         """Read what `to_extra` wrote.
 
         Args:
             extra: of a model.
-            name: of the model, for the error.
+            where: its config.json, for errors.
 
         Raises:
-            CheckpointError: it is not a translation model's.
+            CheckpointError: it is not a translation model's, or a value is not valid.
         """
-        try:
-            found = cls(
-                languages=tuple(map(str, extra["languages"])),
-                directions=tuple((str(source), str(target)) for source, target in extra["directions"]),
-                attention=extra["attention"],
-                source_limit=int(extra["source_limit"]),
-                length_ratio={
-                    str(direction): (float(mean), float(deviation))
-                    for direction, (mean, deviation) in extra["length_ratio"].items()
-                },
-            )
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise CheckpointError(
-                f"{name} is not a translation model: its config.json does not say which languages it has ({error!r})"
-            ) from None
-        if found.attention not in get_args(Attention):
-            raise CheckpointError(f"{name}: attention is {found.attention!r}, but must be prefix or causal")
-        return found
+        if "languages" not in extra:
+            raise CheckpointError(f"{where} is not a translation model's: it does not say which languages it has")
+        return read_extra(cls, extra, where)
 
     def to_extra(self) -> dict[str, Any]:
         """Plain JSON values."""

@@ -65,7 +65,7 @@ class Translator:
         if not math.isfinite(length_penalty):
             raise ConfigError(f"length_penalty is {length_penalty}, but must be a number")
         check_beams(beams)
-        self.known = Languages.from_extra(model.extra, model.name)
+        self.known = Languages.from_extra(model.extra, model.config_file)
         if model.tokenizer is None:
             raise DataError(f"{model.name} has no tokenizer, so it cannot translate text")
         self.model = model

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from suite.data.text import PackedDocuments, TokenDocuments, split_documents, tokenize_corpus
 from suite.errors import DataError
-from suite.files import new_folder
+from suite.files import DamagedWarning, new_folder
 from suite.text.tokenizer import Tokenizer
 
 SAMPLES = Path(__file__).parents[2] / "data" / "samples" / "articles.jsonl.gz"
@@ -89,12 +89,20 @@ def test_bad_corpora(tmp_path: Path) -> None:
         tokenize_corpus(tmp_path / "a.txt", Tokenizer.bytes(), tmp_path / "cache")
     with pytest.raises(DataError, match="no <eos>"):
         tokenize_corpus(tmp_path / "a.txt", Tokenizer.bytes(()), tmp_path / "cache")
-    (tmp_path / "a.txt").write_text("a")
-    tokenize_corpus(tmp_path / "a.txt", Tokenizer.bytes(), tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "offsets.npy", "widths.npy", "meta.json"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b"\x93NUMPY\x01\x00v\x00"])
+def test_a_damaged_cache_entry_is_moved_aside(name: str, content: bytes, tmp_path: Path) -> None:
+    """An empty offsets.npy ended the resume of a run with a traceback."""
+    (tmp_path / "a.txt").write_text("one text")
+    whole = tokenize_corpus(tmp_path / "a.txt", Tokenizer.bytes(), tmp_path / "cache")[0].tolist()
     (entry,) = (tmp_path / "cache").iterdir()
-    (entry / "tokens.bin").write_bytes(b"")
-    with pytest.raises(DataError, match=r"a damaged cache entry .* remove it"):
-        tokenize_corpus(tmp_path / "a.txt", Tokenizer.bytes(), tmp_path / "cache")
+    (entry / name).write_bytes(content)
+    with pytest.warns(DamagedWarning, match=r"was damaged .* made again"):
+        again = tokenize_corpus(tmp_path / "a.txt", Tokenizer.bytes(), tmp_path / "cache")
+    assert again[0].tolist() == whole
+    assert {path.name for path in entry.parent.iterdir()} == {entry.name, f"{entry.name}.damaged"}
 
 
 # ---- the held-out part

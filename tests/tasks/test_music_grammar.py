@@ -188,7 +188,7 @@ def test_bounds_are_quantiles_of_music() -> None:
 )
 def test_bounds_that_are_none(bounds: object) -> None:
     """A damaged config.json is named; one without bounds, of an older version, has the defaults."""
-    with pytest.raises(CheckpointError, match=r"mine: its config\.json has bounds"):
+    with pytest.raises(CheckpointError, match=r"mine: extra\.bounds"):
         Bounds.from_dict({"bounds": bounds}, "mine")
     assert Bounds.from_dict(FORMAT.to_dict(), "mine") == Bounds()
 

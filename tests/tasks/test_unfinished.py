@@ -224,7 +224,7 @@ def test_a_finished_run_that_goes_on_never_passes_for_finished(tmp_path: Path, m
             raise Killed
         plain(path, *rest)
 
-    for module in ("format", "tensors"):
+    for module in ("format", "settings", "tensors"):
         monkeypatch.setattr(f"suite.checkpoint.{module}.write_atomic", write)
     with pytest.raises(Killed):
         fit(longer, run, cache=cache, device="cpu")

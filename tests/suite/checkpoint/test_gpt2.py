@@ -248,7 +248,7 @@ def test_a_wrong_tensor_is_named(name: str, tensor: torch.Tensor | None, words: 
         ({"reorder_and_upcast_attn": True}, ["reorder_and_upcast_attn"]),
         ({"add_cross_attention": True}, ["add_cross_attention"]),
         ({"quantization_config": {"bits": 4}}, ["quantized"]),
-        ({"n_layer": 3}, ["h.2.", "missing"]),
+        ({"n_layer": 3}, ["tensors of 2 layers", "says 3"]),
         ({"n_embd": "48"}, ["n_embd", "'48'"]),
         ({"n_head": 5}, ["n_head", "multiple"]),
         ({"layer_norm_epsilon": None}, ["config.json"]),

@@ -1,5 +1,6 @@
 """A name must stand for one thing, and where it stands for nothing, one line must say what to do."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -28,6 +29,13 @@ def write(directory: Path, config: ModelConfig = CONFIG, **options: Any) -> Tran
     transformer = Transformer(config)
     save_checkpoint(directory, config, transformer.state_dict(), Tokenizer.bytes(), **options)
     return transformer.eval()
+
+
+def forget(directory: Path, *keys: str) -> None:
+    """Remove digests from a checkpoint's config.json, as a person who changed it on purpose does."""
+    file = directory / "config.json"
+    settings = {key: value for key, value in json.loads(file.read_text()).items() if key not in keys}
+    file.write_text(json.dumps(settings))
 
 
 def one_line(name: str | Path, **options: Any) -> str:
@@ -224,6 +232,9 @@ def test_a_tokenizer_of_another_model_is_refused(tmp_path: Path) -> None:
     """Its ids would be out of range in the middle of a run, and crash a GPU."""
     write(tmp_path)
     Tokenizer.bytes(("<eos>", "<more>")).save(tmp_path)
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is not the file that was written"):
+        load(tmp_path)
+    forget(tmp_path, "sha256", "tokenizer_sha256")
     with pytest.raises(CheckpointError, match=r"258 ids.* 257"):
         load(tmp_path)
 

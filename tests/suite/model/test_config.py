@@ -50,9 +50,9 @@ def test_what_does_not_fit_names_the_field(change: dict[str, object], message: s
 
 
 def test_an_unknown_field_names_the_nearest_and_a_missing_one_itself() -> None:
-    with pytest.raises(ConfigError, match=r"'n_heads'.*'n_head'"):
+    with pytest.raises(ConfigError, match=r"n_heads'.*'model.n_head'"):
         ModelConfig.from_dict({**SMALL, "n_heads": 4})
-    with pytest.raises(ConfigError, match="'context' is missing"):
+    with pytest.raises(ConfigError, match=r"model\.context is missing"):
         ModelConfig.from_dict({name: value for name, value in SMALL.items() if name != "context"})
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from suite.errors import CheckpointError, ConfigError
 from suite.training.report import Reporter, advice, duration, forecast
+from suite.training.state import RunDirectory
 
 ROW = {"step": 5, "loss": 2.5, "lr": 1e-3, "tokens_per_second": 1234.5}
 
@@ -95,3 +96,22 @@ def test_how_long_and_what_would_shorten_it() -> None:
     assert "--set run.steps=1400 " in line and "model.n_layer" in line and "--max-minutes 30" in line
     line = advice(7800, 6000, 4.0, based=True, limited=True)
     assert "--set run.epochs=0.9 " in line and "--base" in line and "--max-minutes" not in line
+
+
+@pytest.mark.parametrize("damage", [b"[]\n", b"\xff\xfe\n", b"3\n", b'{"loss": 1}\n', b"[" * 100_000 + b"\n"])
+def test_damaged_metrics_are_moved_aside(damage: bytes, tmp_path: Path) -> None:
+    """They ended the resume of a run with a traceback."""
+    rows = [json.dumps({"step": step}).encode() + b"\n" for step in range(1, 5)]
+    directory = RunDirectory(tmp_path)
+    directory.metrics.write_bytes(rows[0] + damage + b"".join(rows[1:]))
+    assert "metrics.jsonl.damaged" in directory.clean(3)
+    assert directory.metrics.read_bytes() == b"".join(rows[:3])
+    assert damage in (tmp_path / "metrics.jsonl.damaged").read_bytes()
+
+
+def test_a_last_line_that_was_cut_off_is_no_damage(tmp_path: Path) -> None:
+    directory = RunDirectory(tmp_path)
+    directory.metrics.write_bytes(b'{"step": 1}\n{"ste')
+    assert directory.clean(3) == ""
+    assert directory.metrics.read_bytes() == b'{"step": 1}\n'
+    assert [path.name for path in tmp_path.iterdir()] == ["metrics.jsonl"]
