@@ -12,9 +12,7 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +20,7 @@ from typing import IO, Any
 from suite.data.packed import SUFFIXES, unpack
 from suite.data.record_files import decode_lines
 from suite.errors import ConfigError, DataError
-from suite.files import write_atomic
+from suite.files import locked, write_atomic
 from suite.task.kit.bulk_rows import (
     BulkRow,
     Input,
@@ -271,7 +269,8 @@ def _to_file(work: _Work, given: Input, output: Path, survey: _Survey, about: di
     part = place.with_name(place.name + ".part")
     journal = part.with_name(part.name + ".json")
     place.parent.mkdir(parents=True, exist_ok=True)
-    with locked(place):
+    taken = ConfigError(f"another process writes {output}; wait for it, or name another output")
+    with locked(place, taken):
         before, size = _resumed(part, journal, about, survey.records)
         work.names = survey.names(work.form, work.written)
         if output.exists() and not (before == survey.records and part.exists()):
@@ -318,27 +317,6 @@ def check_output(output: Path, source: Path | None) -> None:
         raise ConfigError(f"{output} is a device or a pipe; name a regular file, or leave out --output and redirect")
     if source is not None and output.exists() and output.samefile(source):
         raise ConfigError(f"{output} is the input; name another file to write to")
-
-
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a path while it is written; the system releases it when a process dies.
-
-    Raises:
-        ConfigError: another process holds it.
-    """
-    from filelock import FileLock, Timeout
-
-    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"suite-{name}.lock", mode=0o666)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise ConfigError(f"another process writes {path}; wait for it, or name another output") from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.errors import ConfigError, DataError
-from suite.task.kit.bulk import BulkFormat, Done, locked, process
+from suite.task.kit.bulk import BulkFormat, Done, process
 from suite.task.kit.bulk_rows import read_rows
 
 
@@ -267,8 +267,8 @@ def test_two_runs_do_not_write_one_output(tmp_path: Path) -> None:
     """Both once died, with the output interleaved. A killed process leaves no lock behind."""
     (tmp_path / "a.txt").write_text("a\n")
     code = (
-        "import sys, time; from pathlib import Path; from suite.task.kit.bulk import locked\n"
-        "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from suite.files import locked\n"
+        "with locked(Path(sys.argv[1]), OSError()): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "b.txt")], stdout=subprocess.PIPE, text=True
@@ -280,12 +280,6 @@ def test_two_runs_do_not_write_one_output(tmp_path: Path) -> None:
         holder.wait()
     run(tmp_path / "a.txt", tmp_path / "b.txt")
     assert (tmp_path / "b.txt").read_text() == "A\n"
-
-
-def test_a_lock_is_free_again_in_the_same_process(tmp_path: Path) -> None:
-    for _ in range(2):
-        with locked(tmp_path / "b.txt"):
-            pass
 
 
 def test_columns_that_are_there_already_get_another_name(tmp_path: Path) -> None:
