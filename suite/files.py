@@ -120,7 +120,7 @@ class _Pipe(io.RawIOBase):
         if self._start == b"":
             self.close()
             fault = "is a pipe that no process writes to; save it to a file, or pipe it in as -"
-            raise OSError(errno.EPIPE, fault, str(path))
+            raise OSError(errno.ENXIO, fault, str(path))
         os.set_blocking(self._descriptor, True)
 
     def readable(self) -> bool:

@@ -36,6 +36,7 @@ from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.model.lora import add_lora, additions
 from suite.task import TrainingData, find_task
+from suite.training.device import local_device
 from suite.training.keeping import Kept
 from suite.training.loop import TrainResult, train
 from suite.training.recipe import Recipe
@@ -96,6 +97,7 @@ def fit(
         >>> fit(recipe, "runs/notes").checkpoint  # doctest: +SKIP
         PosixPath('runs/notes/checkpoint')
     """
+    local_device(device)  # a wrong name is reported before data is read
     with _alone(out):
         data = find_task(recipe.task).prepare(recipe, Path(cache) if cache is not None else cache_directory())
         return _fit(recipe, data, out, device, say)

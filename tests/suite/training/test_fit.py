@@ -39,7 +39,7 @@ def test_two_processes_do_not_train_in_one_directory(tmp_path: Path, monkeypatch
         [sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with pytest.raises(ConfigError, match="another process trains in .*run; wait for it, or choose another --out"):
+        with pytest.raises(ConfigError, match=r"another process trains in .*run; wait for it, or choose another --out"):
             fit(recipe, tmp_path / "run")
         with monkeypatch.context() as patch, pytest.raises(DataError, match="nowhere"):
             patch.setenv("RANK", "1")  # the first of them holds the lock for all
