@@ -285,18 +285,25 @@ def _to_file(work: _Work, given: Input, output: Path, survey: _Survey, about: di
         if not before:  # first of all, so that a part without a journal is somebody else's
             write_atomic(journal, json.dumps({**about, "records": 0, "bytes": 0}).encode())
         with part.open("r+b" if before or size else "wb") as file, given.rows() as rows:
+            whole = _digest(file, size)
             file.truncate(size)
-            file.seek(size)
+
+            def write(text: str) -> None:
+                content = text.encode()
+                file.write(content)
+                whole.update(content)
+
             if not size:
-                file.write(header(rows, work.names, work.written).encode())
+                write(header(rows, work.names, work.written))
             for _ in range(before):
                 next(rows.rows)
             done = before
             for chunk in _chunks(rows.rows, work.form.rows, work.form.characters):
-                file.write(work.answered(rows, chunk).encode())
+                write(work.answered(rows, chunk))
                 file.flush()
                 done += len(chunk)
-                write_atomic(journal, json.dumps({**about, "records": done, "bytes": file.tell()}).encode())
+                state = {"records": done, "bytes": file.tell(), "digest": whole.hexdigest()}
+                write_atomic(journal, json.dumps({**about, **state}).encode())
             os.fsync(file.fileno())
         part.replace(place)
         journal.unlink(missing_ok=True)
@@ -331,7 +338,7 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
         return 0, 0
     try:
         before = json.loads(journal.read_bytes())
-        done, size = int(before.pop("records")), int(before.pop("bytes"))
+        done, size, digest = int(before.pop("records")), int(before.pop("bytes")), before.pop("digest", None)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise DataError(f"{journal} is in the way, and is not the journal of an unfinished run: remove it") from None
     other = [name for name in {**about, **before} if about.get(name) != before.get(name)]
@@ -341,9 +348,26 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
         return 0, 0
     if other:
         raise DataError(f"{part} was begun with another {' and '.join(sorted(other))}; use the same, or remove it")
-    if not 0 <= done <= records or (part.exists() and part.stat().st_size < size):
+    if not 0 <= done <= records or (part.exists() and not _holds(part, size, digest)):
         raise DataError(f"{part} does not hold what {journal.name} says; remove both to start over")
     return done, size
+
+
+def _holds(part: Path, size: int, digest: str | None) -> bool:
+    """Whether a file begins with these bytes (None: bytes of any kind)."""
+    if part.stat().st_size < size:
+        return False
+    with part.open("rb") as file:
+        return digest in (None, _digest(file, size).hexdigest())
+
+
+def _digest(file: IO[bytes], size: int) -> hashlib._Hash:
+    """Hash of the next bytes of a file, which is left behind them."""
+    digest = hashlib.sha256()
+    while size and (piece := file.read(min(size, 1 << 20))):
+        digest.update(piece)
+        size -= len(piece)
+    return digest
 
 
 def _chunks(rows: Iterator[BulkRow], most: int, characters: int) -> Iterator[list[BulkRow]]:

@@ -180,6 +180,24 @@ def test_a_run_goes_on_only_as_it_was_begun(tmp_path: Path) -> None:
         run(source, output)
 
 
+def test_a_part_that_was_changed_in_its_middle_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Only its size was looked at, so that the changed rows came out as results."""
+    (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(130)))
+
+    def breaks(texts: list[str]) -> list[Shout]:
+        if texts[0] == "64":
+            raise KeyboardInterrupt
+        return shout(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "a.txt", tmp_path / "b.txt", answer=breaks)
+    with (tmp_path / "b.txt.part").open("r+b") as file:
+        file.seek(10)
+        file.write(b"x")
+    with pytest.raises(DataError, match=r"b.txt.part does not hold what b.txt.part.json says; remove both"):
+        run(tmp_path / "a.txt", tmp_path / "b.txt")
+
+
 def test_a_part_of_nobody_is_not_overwritten(tmp_path: Path) -> None:
     """A file that happened to be called OUTPUT.part was lost, the unfinished output of another version too."""
     (tmp_path / "a.txt").write_text("a\n")
