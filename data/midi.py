@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from suite.data.performance import Note, Pedal, Performance, damped, one_pedal
 from suite.errors import DataError
-from suite.files import write_atomic
+from suite.files import open_input, write_output
 from suite.wording import count
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def split(source: Path | str | bytes, name: str) -> tuple[int, list[bytes]]:
         data = source
     else:
         try:
-            with Path(source).open("rb") as file:
+            with open_input(Path(source)) as file:
                 data = file.read(LARGEST + 1)
         except OSError as error:
             raise DataError(f"{name} cannot be read ({error.strerror or error})") from None
@@ -378,6 +378,6 @@ def write_midi(performance: Performance, path: Path | str) -> None:
     content = io.BytesIO()
     to_pretty_midi(rounded).write(content)
     try:
-        write_atomic(Path(path), content.getvalue())
+        write_output(Path(path), content.getvalue())
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror or error})") from None

@@ -17,6 +17,7 @@ from suite.data.record_files import check_surrogates, decode
 from suite.data.tables import Notes
 from suite.data.webpages import read_html, read_markdown
 from suite.errors import DataError
+from suite.files import open_input
 
 Kind = Literal["text", "markdown", "html", "mediawiki", "dump"]
 
@@ -75,7 +76,7 @@ def read_pages(
         if not source.exists() or source.is_dir():
             raise DataError(f"{name}: no such file")
         if not source.is_file():
-            source = source.read_bytes()  # a pipe, which can be read but once
+            source = _read_once(source, name)  # a pipe
     kind = kind or _kind_of_name(name)
     if kind == "dump" and not isinstance(source, str):
         yield from read_dump(source, name, notes)
@@ -109,6 +110,14 @@ def _kind_of_name(name: str) -> Kind | None:
     if suffix in _RECORDS:
         raise DataError(f"{name}: contains records, not a page")
     return "dump" if suffix.startswith(".xml") else _SUFFIXES.get(suffix)  # parts of a dump are named .xml-p1p41242
+
+
+def _read_once(source: Path, name: str) -> bytes:
+    try:
+        with open_input(source) as stream:
+            return stream.read()
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read ({error.strerror or error})") from None
 
 
 def _read(source: Path | bytes, name: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from suite.data.performance import PITCHES, Performance, pitch_name
 from suite.errors import ConfigError, DataError
-from suite.files import write_atomic
+from suite.files import write_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -105,7 +105,7 @@ def draw_file(performance: Performance, path: Path | str, title: str = "") -> No
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
     try:
         with matplotlib.rc_context({"svg.hashsalt": "suite", "svg.fonttype": "none"}):
-            write_atomic(path, lambda file: figure.savefig(file, format=kind, dpi=150, metadata=metadata))
+            write_output(path, lambda file: figure.savefig(file, format=kind, dpi=150, metadata=metadata))
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror or error})") from None
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from suite.data.performance import Pedal, Performance
 from suite.errors import DataError
-from suite.files import write_atomic
+from suite.files import write_output
 
 Samples = NDArray[np.float32]
 
@@ -62,7 +62,7 @@ def write_wav(performance: Performance, path: Path | str, soundfont: Path | None
                 file.writeframes(np.rint(samples[first : first + SAMPLE_RATE] * 32767).astype("<i2").tobytes())
 
     try:
-        write_atomic(Path(path), write)
+        write_output(Path(path), write)
     except OSError as error:
         raise DataError(f"{path} cannot be written ({error.strerror or error})") from None
     return player

@@ -58,6 +58,13 @@ _NEARLY_ALL = 0.9  # of the prose, whatever stands beside it
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?=[\w -]+:)(?:(?!---).*\n)*?---[ \t]*(?:\n|\Z)")
 _FRONT_TITLE = re.compile(r"^title:(.+)$", re.MULTILINE)
 _DEFINITION = re.compile(r"^ {0,3}\[[^\]\n]+\]:.*$", re.MULTILINE)  # of a link, perhaps far from where it is used
+# the parser asks of each of these whether a paragraph is open, which takes a look at all that they stand in
+_NESTING = re.compile(
+    r"<(/?)(?:address|article|aside|blockquote|center|details|dialog|dir|div|dl|fieldset|fig(?:ure|caption)|footer"
+    r"|header|hgroup|main|menu|nav|ol|pre|section|summary|ul)\b[^<>]*>",
+    re.IGNORECASE,
+)
+_DEEPEST = 512  # elements within elements, as in browsers
 _PIECE = 500_000  # characters of Markdown that are read at once: they take 40 times as much memory
 
 
@@ -133,7 +140,7 @@ def read_html(html: str, left: Counter[str], *, where: str = "", whole: bool = F
     """
     from selectolax.lexbor import LexborHTMLParser
 
-    page = LexborHTMLParser(html)
+    page = LexborHTMLParser(_flattened(html))
     if page.body is None:
         return Article(where=where)
     elements, blocks = _walk(page.body, left)
@@ -210,6 +217,18 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 # ---- HTML
+
+
+def _flattened(html: str) -> str:
+    """The page without the tags of elements that stand deeper than `_DEEPEST`, whose text stays."""
+    depth = 0
+
+    def keep(match: re.Match[str]) -> str:
+        nonlocal depth
+        depth = max(0, depth - 1) if match[1] else depth + 1
+        return match[0] if depth + bool(match[1]) <= _DEEPEST else ""
+
+    return _NESTING.sub(keep, html)
 
 
 def _walk(body: LexborNode, left: Counter[str]) -> tuple[list[_Element], list[_Block]]:

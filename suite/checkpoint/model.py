@@ -125,7 +125,7 @@ def find_device(device: str | torch.device) -> torch.device:
     """
     try:
         place = torch.device(device)
-        torch.empty(0, device=place)
+        torch.zeros(1, device=place).item()  # "meta" holds no numbers
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # torch built without CUDA asserts
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device {str(device)!r} cannot be used here: {reason}") from error

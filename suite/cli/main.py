@@ -11,7 +11,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import click
@@ -64,6 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         the exit code: 0; 2 for an error that the user can fix, with a line on stderr; 130 for Ctrl-C; 141 for a closed
         pipe.
     """
+    _open_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 is no reason to stop
@@ -75,8 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with cli.make_context("suite", words, color=color) as context, _plain_warnings():
             cli.invoke(context)
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
         return 0
     except Exit as done:
         return done.exit_code
@@ -85,7 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return USER_ERROR
     except (KeyboardInterrupt, click.Abort) as interrupt:
         if first_process():
-            click.echo(f"\nsuite: {str(interrupt) or 'interrupted'}", err=True)
+            _tell(f"\nsuite: {str(interrupt) or 'interrupted'}")
         return INTERRUPTED
     except BrokenPipeError:
         _forget_stdout()
@@ -94,10 +94,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get("SUITE_DEBUG") or (isinstance(error, RuntimeError) and not _out_of_memory(error)):
             raise
         _forget_stdout()
-        click.echo(f"suite: error: {_one_line(error)}", err=True)
+        _tell(f"suite: error: {_one_line(error)}")
         if isinstance(error, click.UsageError) and error.ctx is not None:
-            click.echo(f"try: {error.ctx.command_path} --help", err=True)
+            _tell(f"try: {error.ctx.command_path} --help")
         return USER_ERROR
+
+
+def _open_streams() -> None:
+    """Open a stream that the shell closed (`<&-`, `>&-`, `2>&-`): standard input is empty, what is written is lost.
+
+    All of them before any other file, which would get the number of a closed one, and what others write to it.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+        setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123 (open until the end)
+
+
+def _tell(line: str) -> None:
+    """Write a line to stderr, if it can be written to."""
+    with suppress(OSError):
+        click.echo(line, err=True)
 
 
 @contextmanager
@@ -139,8 +160,7 @@ def _out_of_memory(error: RuntimeError) -> bool:
 def _forget_stdout() -> None:
     """Keep the interpreter from complaining at exit about a closed stdout."""
     try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -14,6 +14,7 @@ from click.shell_completion import CompletionItem
 
 from suite.cli.show import notice
 from suite.errors import DataError
+from suite.files import open_input
 from suite.task import embedded
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def read_text(source: str, *, whole: bool = False) -> str:
         DataError: it is not UTF-8; the message names the first byte that does not fit.
     """
     name = "standard input" if source == "-" else source
-    content = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+    content = sys.stdin.buffer.read() if source == "-" else _read_file(Path(source))
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -83,6 +84,11 @@ def read_text(source: str, *, whole: bool = False) -> str:
         ) from None
     text = text.removeprefix("\ufeff")
     return text if whole else text.removesuffix("\n").removesuffix("\r")
+
+
+def _read_file(path: Path) -> bytes:
+    with open_input(path) as stream:
+        return stream.read()
 
 
 def prompt_text(argument: str | None, file: str | None, *, whole: bool = False, quiet: bool = False) -> str:

@@ -11,6 +11,7 @@ import os
 import sys
 import unicodedata
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -33,8 +34,9 @@ def first_process() -> bool:
 
 
 def notice(line: str) -> None:
-    """Write a notice to stderr."""
-    click.secho(line, err=True, dim=True)
+    """Write a notice to stderr; a stderr that is full is no reason to stop."""
+    with suppress(OSError):
+        click.secho(line, err=True, dim=True)
 
 
 def write(text: str, *, bold: bool = False) -> None:

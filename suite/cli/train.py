@@ -54,6 +54,8 @@ def _task_options(args: Sequence[str]) -> list[click.Option]:
 
 def _task_of(path: Path) -> str:
     """The task that a recipe names; "" if it cannot be read, which is reported later."""
+    if not path.is_file():  # a pipe can be read but once
+        return ""
     try:
         return str(tomllib.loads(path.read_text(encoding="utf-8")).get("task", ""))
     except (OSError, ValueError):

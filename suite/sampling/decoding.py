@@ -9,6 +9,7 @@ Shapes: `B` rows, `T` positions, `V` vocabulary, `D` d_model.
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable, Sequence
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from suite.errors import SuiteError
 from suite.model.cache import KVCache
+from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
 
 Step = Callable[[Transformer, Tensor, KVCache], Tensor]
@@ -35,6 +37,17 @@ def window_start(length: int, context: int) -> int:
     """
     stride = context - context // 2
     return -(-max(0, length - context) // stride) * stride
+
+
+def reach(config: ModelConfig) -> int:
+    """Number of latest tokens that the logits after a row depend on, in a model that slides.
+
+    A layer sees `context` tokens or its window, and with them what they saw. No limit where the start of a row must not
+    move: blocks of compressed keys begin at multiples of the stride, and positions may restart after a prefix.
+    """
+    if config.compresses or config.restart_positions:
+        return sys.maxsize
+    return 1 + sum((config.window(layer) or config.context) - 1 for layer in range(config.n_layer))
 
 
 def decoding_step(transformer: Transformer, tokens: Tensor, cache: KVCache) -> Tensor:
@@ -148,13 +161,16 @@ class Decoding:
 
     def _window(self, tokens: list[int], length: int) -> list[int]:
         """The tokens that the model still sees when the sequence is `length` tokens long."""
-        return tokens[window_start(length, self.transformer.config.context) :] if self.learned else tokens
+        return tokens[self._start(length) :]
+
+    def _start(self, length: int) -> int:
+        """Index of the first token of a row that is read when the row is `length` tokens long."""
+        config = self.transformer.config
+        return window_start(length, config.context) if self.learned else max(0, length - reach(config))
 
     def _prefix(self, row: int, length: int) -> int:
         """The number of prefix tokens of a row that lie in the window of a sequence of `length` tokens."""
-        if not self.learned:
-            return self.prefixes[row]
-        return max(0, self.prefixes[row] - window_start(length, self.transformer.config.context))
+        return max(0, self.prefixes[row] - self._start(length))
 
     def _restart(self, row: int) -> None:
         """Make room in a full row by reading its latest tokens again, from position 0."""

@@ -16,6 +16,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+LEAST_HELD_OUT = 1e-6  # no data is so large that less of it holds a record
+
+
+def check_held_out(share: float) -> None:
+    """Raise a ConfigError for a `data.held_out` that is no share of records."""
+    if not 0 < share < 1:
+        raise ConfigError(f"data.held_out is {share}, and must be between 0 and 1")
+    if share < LEAST_HELD_OUT:
+        raise ConfigError(f"data.held_out is {share}, too small to hold a record; the least is {LEAST_HELD_OUT}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
     """A table without keys, for a task that reads none."""
@@ -40,8 +51,7 @@ class DataTable:
     def __post_init__(self) -> None:
         if not self.train:
             raise ConfigError("there is no training data; give it with --data or in the recipe's data.train")
-        if not 0 < self.held_out < 1:
-            raise ConfigError(f"data.held_out is {self.held_out}, and must be between 0 and 1")
+        check_held_out(self.held_out)
         if self.limit < 0:
             raise ConfigError(f"data.limit is {self.limit}, and must not be negative")
 

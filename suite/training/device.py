@@ -6,19 +6,25 @@ import os
 
 import torch
 
+from suite.checkpoint.model import find_device
+
 
 def local_device(name: str = "auto") -> torch.device:
     """The device to train on.
 
     Args:
         name: "auto" (this rank's CUDA device if there is one, else the CPU), or a device's name.
+
+    Raises:
+        ConfigError: the device cannot be used on this machine.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda":
-        name = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
-        torch.cuda.set_device(name)
-    return torch.device(name)
+    if name != "cuda":
+        return find_device(name)
+    place = find_device(f"cuda:{os.environ.get('LOCAL_RANK', '0')}")
+    torch.cuda.set_device(place)
+    return place
 
 
 def use_bfloat16(precision: str, device: torch.device) -> bool:

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,11 +31,12 @@ from suite.checkpoint import (
     write_atomic,
 )
 from suite.errors import ConfigError
-from suite.files import move_aside
+from suite.files import locked, move_aside
 from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.model.lora import add_lora, additions
 from suite.task import TrainingData, find_task
+from suite.training.device import local_device
 from suite.training.keeping import Kept
 from suite.training.loop import TrainResult, train
 from suite.training.recipe import Recipe
@@ -95,8 +97,17 @@ def fit(
         >>> fit(recipe, "runs/notes").checkpoint  # doctest: +SKIP
         PosixPath('runs/notes/checkpoint')
     """
-    data = find_task(recipe.task).prepare(recipe, Path(cache) if cache is not None else cache_directory())
-    return fit_data(recipe, data, out, device=device, say=say)
+    local_device(device)  # a wrong name is reported before data is read
+    with _alone(out):
+        data = find_task(recipe.task).prepare(recipe, Path(cache) if cache is not None else cache_directory())
+        return _fit(recipe, data, out, device, say)
+
+
+def _alone(out: Path | str) -> AbstractContextManager[None]:
+    """Hold the lock on a run's directory; of several processes that train together, the first holds it for all."""
+    if int(os.environ.get("RANK", 0)):
+        return nullcontext()
+    return locked(Path(out), ConfigError(f"another process trains in {out}; wait for it, or choose another --out"))
 
 
 def fit_data(
@@ -108,6 +119,13 @@ def fit_data(
     say: Callable[[str], object] | None = None,
 ) -> Fitted:
     """Train on data that a task has prepared; the other arguments, the result and the errors are those of `fit`."""
+    with _alone(out):
+        return _fit(recipe, data, out, device, say)
+
+
+def _fit(
+    recipe: Recipe, data: TrainingData, out: Path | str, device: str, say: Callable[[str], object] | None
+) -> Fitted:
     tell = say or (lambda line: None)
     for note in data.notes:
         tell(note)

@@ -131,6 +131,7 @@ class Trainer:
         self.valid = self._valid_batches(valid)
         self.progress = Progress()
         self.signals = StopSignals()
+        self.told_long = False
         self.logged: tuple[float, int, int] = (0.0, 0, 0)  # seconds, tokens and steps at the last row
         self.tallied = time.perf_counter()  # up to when `progress.seconds` counts
 
@@ -156,6 +157,11 @@ class Trainer:
             self.reporter.say(f"resuming {self.directory.path} at step {progress.step}")
         if self.stepper.bfloat16 and emulates_bfloat16(self.stepper.device):
             self.reporter.say(EMULATED)
+        steps, warmup = self.recipe.run.steps, self.recipe.schedule.warmup
+        if warmup >= steps > 1:
+            self.reporter.say(
+                f"schedule.warmup is {warmup:,.0f} steps, but the run has {steps:,} and never gets to its full rate"
+            )
         self.tallied = time.perf_counter()
         self.stepper.tokens, self.logged = progress.tokens, self._clock()
         self.pace = Pace(progress.tokens)
@@ -186,6 +192,7 @@ class Trainer:
             while not self._finished() and not out_of_time:
                 began = time.perf_counter()
                 batches = upcoming.result()
+                self._tell_long(batches)
                 upcoming = loader.submit(self.stepper.load, progress.step + 1)
                 self.take_step(batches)
                 self.reporter.advance()
@@ -210,6 +217,16 @@ class Trainer:
                     self.keeper.save(progress)
                 if interrupted:
                     self._interrupt()
+
+    def _tell_long(self, batches: list[Batch]) -> None:
+        """Say once that an example is longer than a forward pass should be."""
+        limit = self.recipe.batch.micro_tokens
+        longest = max(len(batch.tokens) * (batch.tokens.shape[1] - 1) for batch in batches)
+        if 0 < limit < longest and not self.told_long:
+            self.reporter.say(
+                f"batch.micro_tokens is {limit:,}, fewer than an example has ({longest:,}), which is read by itself"
+            )
+            self.told_long = True
 
     def take_step(self, batches: list[Batch]) -> None:
         """Take one optimizer step on this rank's batches."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from suite.errors import ConfigError
+from suite.files import open_input
 from suite.model.config import ModelConfig
 from suite.tables import check_keys, convert, field_names, from_table
 
@@ -249,9 +250,11 @@ class Recipe:
             0.0003
         """
         try:
-            table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            with open_input(Path(path)) as stream:
+                table = tomllib.loads(stream.read().decode())
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise ConfigError(f"cannot read recipe {path}: {error}") from error
+            fault = error.strerror if isinstance(error, OSError) else None
+            raise ConfigError(f"cannot read recipe {path}: {fault or error}") from error
         for override in overrides:
             _override(table, override)
         return cls.from_dict(table, str(path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,8 @@ class Reporter:
         if self.bar is not None:
             self.bar.write(line, file=sys.stderr)
         else:
-            print(line, file=sys.stderr, flush=True)
+            with suppress(OSError):  # a stderr that is full is no reason to stop
+                print(line, file=sys.stderr, flush=True)
 
     def row(self, row: dict[str, Any], eta: float | None = None) -> None:
         """Keep a row of numbers; a training row comes with `eta`, the seconds that are left."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from suite.errors import ConfigError
-from suite.files import write_atomic
+from suite.files import write_output
 from suite.tasks.classify.metrics import Floats, Ints, Reliability
 
 if TYPE_CHECKING:
@@ -141,6 +141,6 @@ def _write(figure: Figure, path: Path) -> None:
     kind = path.suffix.lower()[1:]
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
     with matplotlib.rc_context({"svg.hashsalt": "suite", "svg.fonttype": "none"}):
-        write_atomic(
+        write_output(
             path, lambda file: figure.savefig(file, format=kind, dpi=150, bbox_inches="tight", metadata=metadata)
         )

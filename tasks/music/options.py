@@ -11,6 +11,7 @@ import click
 
 from suite.cli.settings import setting
 from suite.errors import ConfigError
+from suite.files import check_output
 from suite.task.kit.commands import EvalOptions
 
 if TYPE_CHECKING:
@@ -161,6 +162,9 @@ class OutputOptions:
                 raise click.UsageError(f"{option} {path} must end in {' or '.join(endings)}")
         if self.out is not None and Path(self.out).suffix.lower() not in (".mid", ".midi"):
             raise click.UsageError(f"--out {self.out} must end in .mid; use --wav for sound and --plot for a picture")
+        for path in (self.out, self.wav, self.plot):
+            if path is not None:
+                check_output(Path(path))
         if self.soundfont is not None and self.wav is None:
             raise click.UsageError("--soundfont needs --wav, the recording to write")
 

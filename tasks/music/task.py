@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from suite.errors import ConfigError, DataError
 from suite.task import NoOptions, PackagedTask, TrainingData
+from suite.task.tables import check_held_out
 from suite.wording import count
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ class MusicData:
     valid_tokens: int = 65_536
 
     def __post_init__(self) -> None:
-        if not 0 < self.held_out < 1 or self.valid_tokens < 0:
-            raise ConfigError("data.held_out must be between 0 and 1, and data.valid_tokens not negative")
+        check_held_out(self.held_out)
+        if self.valid_tokens < 0:
+            raise ConfigError(f"data.valid_tokens is {self.valid_tokens}, and must not be negative")
         if not self.train:
             raise ConfigError("there is no training music; give MIDI files with --data or in data.train")
 

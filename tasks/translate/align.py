@@ -181,7 +181,7 @@ def plot(alignments: Sequence[Alignment], path: Path) -> None:
     """
     from matplotlib.figure import Figure
 
-    from suite.files import write_atomic
+    from suite.files import write_output
 
     kind = path.suffix.lower().removeprefix(".")
     figure = Figure()
@@ -196,4 +196,4 @@ def plot(alignments: Sequence[Alignment], path: Path) -> None:
     panels: list[Any] = list(figure.subplots(len(shown), 1, squeeze=False, height_ratios=sizes)[:, 0]) if shown else []
     for panel, one in zip(panels, shown, strict=True):
         one.plot(panel)
-    write_atomic(path, lambda temporary: figure.savefig(temporary, format=kind, bbox_inches="tight", dpi=150))
+    write_output(path, lambda temporary: figure.savefig(temporary, format=kind, bbox_inches="tight", dpi=150))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from suite.data.parallel import MAX_RATIO, Pair
 from suite.errors import ConfigError
 from suite.task import PackagedTask, TokenizerTable, TrainingData
+from suite.task.tables import check_held_out
 from suite.tasks.translate.corpora import (
     FilteredCorpus,
     PairEncoder,
@@ -76,8 +77,7 @@ class TranslateDataTable:
     def __post_init__(self) -> None:
         if not self.train:
             raise ConfigError("there are no training pairs; give them with --data or in the recipe's data.train")
-        if not 0 < self.held_out < 1:
-            raise ConfigError(f"data.held_out is {self.held_out}, but must be between 0 and 1")
+        check_held_out(self.held_out)
         if min(self.max_tokens, self.max_ratio, self.concatenated, self.valid_pairs) < 0:
             raise ConfigError("data.max_tokens, max_ratio, concatenated and valid_pairs must not be negative")
 

@@ -16,9 +16,10 @@ from suite import load, pipeline
 from suite.checkpoint import convert, read_config, read_tensors, save_checkpoint
 from suite.cli.main import main
 from suite.data.performance import Performance
-from suite.errors import CheckpointError, UnfinishedWarning
+from suite.errors import CheckpointError, ConfigError, UnfinishedWarning
 from suite.model import ModelConfig, Transformer
 from suite.task import find_task
+from suite.task.tables import read_tables
 from suite.tasks.lm.task import SPECIALS
 from suite.text.tokenizer import Tokenizer
 from suite.training.fit import fit
@@ -278,3 +279,12 @@ def test_the_command_line_says_it_in_one_line(
         assert main(["run", "lm", "the", "-n", "2", "--model", str(run)]) == 0
         lines = capsys.readouterr().err.splitlines()
         assert lines[0] == f"{run} is unfinished: step 3 of 4; give its training command again to resume it"
+
+
+@pytest.mark.parametrize("task", ["lm", "classify", "translate", "summarize", "music"])
+def test_a_share_that_holds_no_record_is_refused(task: str) -> None:
+    """data.held_out=1e-30 was taken without a word."""
+    more = ["data.source=en", "data.target=de"] if task == "translate" else []
+    recipe = Recipe.load(find_task(task).default_recipe(False), ["data.train=['a']", "data.held_out=1e-30", *more])
+    with pytest.raises(ConfigError, match=r"data.held_out is 1e-30, too small to hold a record; the least is 1e-06"):
+        read_tables(find_task(task), recipe)

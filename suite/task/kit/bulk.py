@@ -12,9 +12,7 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -22,7 +20,7 @@ from typing import IO, Any
 from suite.data.packed import SUFFIXES, unpack
 from suite.data.record_files import decode_lines
 from suite.errors import ConfigError, DataError
-from suite.files import write_atomic
+from suite.files import locked, write_atomic
 from suite.task.kit.bulk_rows import (
     BulkRow,
     Input,
@@ -271,7 +269,8 @@ def _to_file(work: _Work, given: Input, output: Path, survey: _Survey, about: di
     part = place.with_name(place.name + ".part")
     journal = part.with_name(part.name + ".json")
     place.parent.mkdir(parents=True, exist_ok=True)
-    with locked(place):
+    taken = ConfigError(f"another process writes {output}; wait for it, or name another output")
+    with locked(place, taken):
         before, size = _resumed(part, journal, about, survey.records)
         work.names = survey.names(work.form, work.written)
         if output.exists() and not (before == survey.records and part.exists()):
@@ -286,18 +285,25 @@ def _to_file(work: _Work, given: Input, output: Path, survey: _Survey, about: di
         if not before:  # first of all, so that a part without a journal is somebody else's
             write_atomic(journal, json.dumps({**about, "records": 0, "bytes": 0}).encode())
         with part.open("r+b" if before or size else "wb") as file, given.rows() as rows:
+            whole = _digest(file, size)
             file.truncate(size)
-            file.seek(size)
+
+            def write(text: str) -> None:
+                content = text.encode()
+                file.write(content)
+                whole.update(content)
+
             if not size:
-                file.write(header(rows, work.names, work.written).encode())
+                write(header(rows, work.names, work.written))
             for _ in range(before):
                 next(rows.rows)
             done = before
             for chunk in _chunks(rows.rows, work.form.rows, work.form.characters):
-                file.write(work.answered(rows, chunk).encode())
+                write(work.answered(rows, chunk))
                 file.flush()
                 done += len(chunk)
-                write_atomic(journal, json.dumps({**about, "records": done, "bytes": file.tell()}).encode())
+                state = {"records": done, "bytes": file.tell(), "digest": whole.hexdigest()}
+                write_atomic(journal, json.dumps({**about, **state}).encode())
             os.fsync(file.fileno())
         part.replace(place)
         journal.unlink(missing_ok=True)
@@ -320,27 +326,6 @@ def check_output(output: Path, source: Path | None) -> None:
         raise ConfigError(f"{output} is the input; name another file to write to")
 
 
-@contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold a lock on a path while it is written; the system releases it when a process dies.
-
-    Raises:
-        ConfigError: another process holds it.
-    """
-    from filelock import FileLock, Timeout
-
-    name = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"suite-{name}.lock", mode=0o666)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise ConfigError(f"another process writes {path}; wait for it, or name another output") from None
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) -> tuple[int, int]:
     """How many records and bytes of an unfinished output are whole.
 
@@ -353,7 +338,7 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
         return 0, 0
     try:
         before = json.loads(journal.read_bytes())
-        done, size = int(before.pop("records")), int(before.pop("bytes"))
+        done, size, digest = int(before.pop("records")), int(before.pop("bytes")), before.pop("digest", None)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise DataError(f"{journal} is in the way, and is not the journal of an unfinished run: remove it") from None
     other = [name for name in {**about, **before} if about.get(name) != before.get(name)]
@@ -363,9 +348,26 @@ def _resumed(part: Path, journal: Path, about: Mapping[str, Any], records: int) 
         return 0, 0
     if other:
         raise DataError(f"{part} was begun with another {' and '.join(sorted(other))}; use the same, or remove it")
-    if not 0 <= done <= records or (part.exists() and part.stat().st_size < size):
+    if not 0 <= done <= records or (part.exists() and not _holds(part, size, digest)):
         raise DataError(f"{part} does not hold what {journal.name} says; remove both to start over")
     return done, size
+
+
+def _holds(part: Path, size: int, digest: str | None) -> bool:
+    """Whether a file begins with these bytes (None: bytes of any kind)."""
+    if part.stat().st_size < size:
+        return False
+    with part.open("rb") as file:
+        return digest in (None, _digest(file, size).hexdigest())
+
+
+def _digest(file: IO[bytes], size: int) -> hashlib._Hash:
+    """Hash of the next bytes of a file, which is left behind them."""
+    digest = hashlib.sha256()
+    while size and (piece := file.read(min(size, 1 << 20))):
+        digest.update(piece)
+        size -= len(piece)
+    return digest
 
 
 def _chunks(rows: Iterator[BulkRow], most: int, characters: int) -> Iterator[list[BulkRow]]:

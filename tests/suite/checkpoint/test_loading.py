@@ -221,7 +221,7 @@ def test_quantized_for_inference(weights: str, error: float, tmp_path: Path) -> 
         load(tmp_path, quantize="int4")
 
 
-@pytest.mark.parametrize("device", ["cuda:77", "tpu", "auto"])
+@pytest.mark.parametrize("device", ["cuda:77", "tpu", "auto", "meta"])
 def test_a_device_that_is_not_there(device: str, tmp_path: Path) -> None:
     write(tmp_path)
     with pytest.raises(ConfigError, match=f"'{device}'"):

@@ -1,5 +1,7 @@
 """Rows under way: what the model still sees of a long row, and which prompts it refuses."""
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 
 from suite.errors import SuiteError
 from suite.model import ModelConfig, Transformer
-from suite.sampling.decoding import Decoding, window_start
+from suite.sampling.decoding import Decoding, reach, window_start
 
 
 def decoding(prompts: list[list[int]], prefixes: list[int] | None = None, **fields: object) -> Decoding:
@@ -34,6 +36,35 @@ def test_learned_windows_keep_what_is_left_of_the_prefix() -> None:
         rows = decoding([prompt], [prefix])
         expected = rows.transformer(torch.tensor([prompt[4:]]), prefix=torch.tensor([left]))[:, -1]
         torch.testing.assert_close(rows.prefill(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "fields", [{"position": "rotary"}, {"position": "relative"}, {"position": "rotary", "windows": [3, 0]}]
+)
+@pytest.mark.parametrize("prefix", [0, 195])
+def test_a_long_prompt_costs_what_the_model_sees_of_it(
+    fields: dict[str, Any], prefix: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """20,000 letters took 16 seconds, all but the last few read for nothing. The logits are those of the whole."""
+    read: list[int] = []
+    hidden = Transformer.hidden
+
+    def counted(self: Transformer, tokens: torch.Tensor, **options: Any) -> torch.Tensor:
+        read.append(tokens.shape[1])
+        return hidden(self, tokens, **options)
+
+    prompt = torch.randint(11, (200,), generator=torch.Generator().manual_seed(0)).tolist()
+    totals = []
+    for length in (100, 200):
+        rows = decoding([prompt[-length:]], [max(0, prefix - 200 + length)], **fields)
+        start = torch.tensor([max(0, prefix - 200 + length)]) if prefix else None
+        expected = rows.transformer(torch.tensor([prompt[-length:]]), prefix=start)[:, -1]
+        read.clear()
+        monkeypatch.setattr(Transformer, "hidden", counted)
+        torch.testing.assert_close(rows.prefill(), expected, rtol=1e-4, atol=1e-5)
+        monkeypatch.setattr(Transformer, "hidden", hidden)
+        totals.append(sum(read))
+    assert totals[0] == totals[1] == reach(rows.transformer.config) < 20
 
 
 def test_a_prefix_is_read_in_one_pass_whatever_the_chunk() -> None:

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from suite.errors import ConfigError, DataError
-from suite.task.kit.bulk import BulkFormat, Done, locked, process
+from suite.task.kit.bulk import BulkFormat, Done, process
 from suite.task.kit.bulk_rows import read_rows
 
 
@@ -180,6 +180,24 @@ def test_a_run_goes_on_only_as_it_was_begun(tmp_path: Path) -> None:
         run(source, output)
 
 
+def test_a_part_that_was_changed_in_its_middle_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Only its size was looked at, so that the changed rows came out as results."""
+    (tmp_path / "a.txt").write_text("".join(f"{number}\n" for number in range(130)))
+
+    def breaks(texts: list[str]) -> list[Shout]:
+        if texts[0] == "64":
+            raise KeyboardInterrupt
+        return shout(texts)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "a.txt", tmp_path / "b.txt", answer=breaks)
+    with (tmp_path / "b.txt.part").open("r+b") as file:
+        file.seek(10)
+        file.write(b"x")
+    with pytest.raises(DataError, match=r"b.txt.part does not hold what b.txt.part.json says; remove both"):
+        run(tmp_path / "a.txt", tmp_path / "b.txt")
+
+
 def test_a_part_of_nobody_is_not_overwritten(tmp_path: Path) -> None:
     """A file that happened to be called OUTPUT.part was lost, the unfinished output of another version too."""
     (tmp_path / "a.txt").write_text("a\n")
@@ -267,8 +285,8 @@ def test_two_runs_do_not_write_one_output(tmp_path: Path) -> None:
     """Both once died, with the output interleaved. A killed process leaves no lock behind."""
     (tmp_path / "a.txt").write_text("a\n")
     code = (
-        "import sys, time; from pathlib import Path; from suite.task.kit.bulk import locked\n"
-        "with locked(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+        "import sys, time; from pathlib import Path; from suite.files import locked\n"
+        "with locked(Path(sys.argv[1]), OSError()): print('held', flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "b.txt")], stdout=subprocess.PIPE, text=True
@@ -280,12 +298,6 @@ def test_two_runs_do_not_write_one_output(tmp_path: Path) -> None:
         holder.wait()
     run(tmp_path / "a.txt", tmp_path / "b.txt")
     assert (tmp_path / "b.txt").read_text() == "A\n"
-
-
-def test_a_lock_is_free_again_in_the_same_process(tmp_path: Path) -> None:
-    for _ in range(2):
-        with locked(tmp_path / "b.txt"):
-            pass
 
 
 def test_columns_that_are_there_already_get_another_name(tmp_path: Path) -> None:

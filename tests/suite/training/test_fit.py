@@ -1,11 +1,14 @@
 """What stands around the training loop."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from suite.errors import ConfigError
-from suite.training.fit import kept
+from suite.errors import ConfigError, DataError
+from suite.training.fit import fit, kept
 from suite.training.recipe import BatchConfig, Recipe, RunConfig
 
 
@@ -23,3 +26,25 @@ def test_figures_are_made_once_for_a_recipe(tmp_path: Path) -> None:
     other = Recipe(task="lm", seed=2, run=RunConfig(steps=1), batch=BatchConfig(size=1))
     with pytest.raises(ConfigError, match="figures of a different recipe"):
         kept(file, other, make)
+
+
+def test_two_processes_do_not_train_in_one_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ended well, with every row of metrics.jsonl twice. A killed process leaves no lock behind."""
+    code = (
+        "import sys, time; from pathlib import Path; from suite.training.fit import _alone\n"
+        "with _alone(Path(sys.argv[1])): print('held', flush=True); time.sleep(60)"
+    )
+    recipe = Recipe(task="lm", run=RunConfig(steps=1), batch=BatchConfig(size=1), data={"train": ["nowhere.txt"]})
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "run")], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+        with pytest.raises(ConfigError, match=r"another process trains in .*run; wait for it, or choose another --out"):
+            fit(recipe, tmp_path / "run")
+        with monkeypatch.context() as patch, pytest.raises(DataError, match="nowhere"):
+            patch.setenv("RANK", "1")  # the first of them holds the lock for all
+            fit(recipe, tmp_path / "run")
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    with pytest.raises(DataError, match="nowhere"):
+        fit(recipe, tmp_path / "run")

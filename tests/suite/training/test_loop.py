@@ -360,3 +360,23 @@ def test_the_same_best_weights_are_handed_on_as_such(tmp_path: Path) -> None:
     new: list[bool] = []
     run(tmp_path, changed(RECIPE, save_every=1, valid_every=4), keep=lambda status: new.append(status.new))
     assert new == [True, True, True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"batch": BatchConfig(size=6, micro_tokens=1)},
+            "batch.micro_tokens is 1, fewer than an example has (12), which",
+        ),
+        ({"schedule": ScheduleConfig(warmup=999_999)}, "schedule.warmup is 999,999 steps, but the run has 6 and never"),
+        ({"batch": BatchConfig(size=6, micro_tokens=12), "schedule": ScheduleConfig(warmup=5)}, ""),
+    ],
+)
+def test_settings_that_do_nothing_are_told(
+    changes: dict[str, Any], line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They were taken without a word."""
+    run(tmp_path, dataclasses.replace(RECIPE, **changes))
+    told = [found for found in capsys.readouterr().err.splitlines() if "micro_tokens" in found or "warmup" in found]
+    assert len(told) == bool(line) and all(found.startswith(line) for found in told)
