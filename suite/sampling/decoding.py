@@ -17,6 +17,7 @@ from torch import Tensor
 from suite.errors import SuiteError
 from suite.model.cache import KVCache
 from suite.model.transformer import Transformer
+from suite.sampling.row_cache import RowCache
 
 Step = Callable[[Transformer, Tensor, KVCache], Tensor]
 COMPILED_SLOTS = 256  # a compiled step's cache capacity is a multiple of this, so that few sizes are compiled
@@ -97,6 +98,7 @@ class Decoding:
         """Whether the model has learned positions, which end at the context."""
         return self.transformer.config.position == "learned"
 
+    @torch.no_grad()
     def prefill(self) -> Tensor:
         """Read the prompts; returns the logits (B, V) of the first new token of each."""
         windows = [self._window(tokens, len(tokens)) for tokens in self.tokens]
@@ -110,9 +112,10 @@ class Decoding:
         capacity = min(total, config.context + chunk - 1 if slides else config.context)
         if self.compile:
             capacity = -(-capacity // COMPILED_SLOTS) * COMPILED_SLOTS
-        self.cache = KVCache(config, len(windows), capacity, self.device, self.dtype)
+        self.cache = RowCache(config, len(windows), capacity, self.device, self.dtype)
         return self._read(windows, prefixes, self.cache, chunk)
 
+    @torch.no_grad()
     def step(self, tokens: Sequence[int]) -> Tensor:
         """Append a token to each row; returns the logits (B, V) of the next token."""
         context = self.transformer.config.context
@@ -132,12 +135,20 @@ class Decoding:
         self.cache.advance([1] * len(fed))
         return logits[: len(tokens)]
 
-    def reorder(self, rows: Sequence[int]) -> None:
-        """Replace row `i` by the old row `rows[i]`; the new batch size is `len(rows)`."""
+    def reorder(self, rows: Sequence[int], shared: Sequence[int] | None = None) -> None:
+        """Replace row `i` by the old row `rows[i]`; the new batch size is `len(rows)`.
+
+        Args:
+            rows: the old rows.
+            shared: for each new row, the number of leading tokens that the old row `i` has in common with the old row
+                `rows[i]`, prompt included; they are not copied again. None: none are known.
+        """
         rows = self._fill(rows)
         if rows == list(range(len(self.tokens))):
             return
-        self.cache.reorder(rows)
+        if shared is not None and self.cache.seen != [len(tokens) for tokens in self.tokens]:
+            shared = None  # a window of the tokens is in the cache, and its slots do not count from the first
+        self.cache.reorder(rows, shared)
         self.tokens = [list(self.tokens[row]) for row in rows]
         self.prefixes = [self.prefixes[row] for row in rows]
 

@@ -114,7 +114,7 @@ def test_ngrams_name_exactly_the_tokens_that_would_repeat(tokens: list[int], siz
 def test_forbidding_everything_forbids_nothing() -> None:
     """Otherwise a row where every token would repeat stops the whole batch."""
     logits = torch.tensor([[1.0, 2.0, -torch.inf], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
-    out = rules.forbid(logits, [[0, 1], [1], []])
+    out = rules.forbid(logits, [0, 0, 1], [0, 1, 1])
     assert out.tolist() == [[1.0, 2.0, -math.inf], [1.0, -math.inf, 3.0], [1.0, 2.0, 3.0]]
 
 
