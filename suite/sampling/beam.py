@@ -3,8 +3,8 @@
 Start reading at `_loop`: rank all extensions, let `_Search` choose among them, move the cache's rows, take a step. The
 state of all hypotheses is in arrays, so that no step loops over prompts, beams or the vocabulary.
 
-Shapes: `P` unfinished prompts, `K` beams, `B` rows (P x K, prompt-major), `N` candidates, `V` vocabulary, `T` new tokens
-of each live hypothesis so far.
+Shapes: `P` unfinished prompts, `K` beams, `B` rows (P x K, prompt-major), `N` candidates, `V` vocabulary, `T` new
+tokens of a live hypothesis so far.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ def largest(scores: Tensor, added: NDArray[np.float64], count: int) -> tuple[NDA
 
     Returns:
         (P, count) entries, and (P, count) their places in the group: row * V + column. Of entries that are equal at the
-        border, arbitrary ones are returned.
+        border, arbitrary ones are returned; the place of an entry that is -inf means nothing, but lies in the group.
     """
     groups, rows = added.shape
     vocabulary = scores.shape[1]
@@ -39,12 +39,11 @@ def largest(scores: Tensor, added: NDArray[np.float64], count: int) -> tuple[NDA
     maxima = block_maxima(scores).reshape(groups, rows, -1) + added[:, :, None]  # (P, K, blocks)
     row, block = np.divmod(places_of_largest(maxima.reshape(groups, -1), count), maxima.shape[2])  # (P, up to N)
     columns = block[:, :, None] * BLOCK + np.arange(BLOCK)  # (P, N, BLOCK)
+    outside = columns >= vocabulary
+    columns[outside] = 0
     flat = ((group * rows + row) * vocabulary)[:, :, None] + columns
-    if outside := -vocabulary % BLOCK:
-        flat[block == vocabulary // BLOCK, -outside:] = 0
     values = scores.contiguous().view(-1).numpy()[flat] + added[group, row][:, :, None]
-    if outside:
-        values[block == vocabulary // BLOCK, -outside:] = -np.inf
+    values[outside] = -np.inf
     values, places = values.reshape(groups, -1), (row[:, :, None] * vocabulary + columns).reshape(groups, -1)
     best = places_of_largest(values, min(count, rows * vocabulary))
     values, places = values[group, best], places[group, best]
@@ -85,8 +84,8 @@ def keep_largest(values: Tensor, least: Tensor, counts: Tensor | int) -> Tensor:
 
     Args:
         values: (B, V).
-        least: (B, 1) the smallest entry of each row that is kept; of several that are equal to it, those with the lowest
-            ids are kept.
+        least: (B, 1) the smallest entry of each row that is kept; of several that are equal to it, those with the
+            lowest ids are kept.
         counts: (B, 1), or a number for all rows.
     """
     keep = values >= least

@@ -27,6 +27,7 @@ class RowCache(KVCache):
     """
 
     layers: Tensor | None
+    parent: RowCache | None  # the cache whose keys and values these are
 
     def __init__(
         self,
@@ -37,7 +38,7 @@ class RowCache(KVCache):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(config, batch if config.compresses else 0, capacity, device, dtype)
-        self.layers = None
+        self.config, self.layers, self.parent = config, None, None
         if not config.compresses:
             shape = (2 * config.n_layer, batch, config.kv_heads, capacity + 1, config.head_width)
             self._use(unwritten(shape, torch.device(device or "cpu"), dtype or torch.float32))
@@ -70,13 +71,25 @@ class RowCache(KVCache):
             self._use(self.layers[:, : len(sources)])
         self._see([self.seen[source] for source in sources], self.restarts[old])
 
-    def view(self, first: int, count: int) -> RowCache:
-        """A cache of rows `first` to `first + count - 1` that shares their keys and values with this one."""
-        assert self.layers is not None
-        part = RowCache.__new__(RowCache)
-        part.compresses, part.capacity, part.static = self.compresses, self.capacity, False
+    def part(self, rows: Sequence[int], capacity: int) -> RowCache:
+        """An empty cache for some of the empty rows, to be filled and then given to `put`.
+
+        Where it can, it shares keys and values with this one, so that nothing has to be copied.
+
+        Args:
+            rows: row numbers, rising.
+            capacity: slots that the rows need; more than this cache has are never made.
+        """
+        if len(rows) == self.batch:
+            return self
+        first, count = rows[0], len(rows)
+        if self.layers is None or rows[-1] - first >= count:
+            weights = self.keys[0]
+            return RowCache(self.config, count, min(capacity, self.capacity), weights.device, weights.dtype)
+        part = RowCache(self.config, 0, self.capacity, self.layers.device, self.layers.dtype)
+        part.parent = self
         part._use(self.layers[:, first : first + count])
-        part._see(self.seen[first : first + count], self.restarts[first : first + count])
+        part._see([0] * count, self.restarts[first : first + count])
         return part
 
     def put(self, rows: Sequence[int], other: RowCache, sources: Sequence[int]) -> None:
@@ -84,13 +97,16 @@ class RowCache(KVCache):
 
         If the other cache has wrapped, it must have as many slots as this one.
         """
-        if self.layers is None or other.layers is None:
-            for row, source in zip(rows, sources, strict=True):
-                self.copy_row(row, other, source)
+        if other is self and list(rows) == list(sources):
             return
-        used = min(max(other.seen[source] for source in sources), other.capacity)
         to, come = (torch.tensor(list(places), device=self.lengths.device) for places in (rows, sources))
-        self.layers[:, to, :, :used] = other.layers[:, come, :, :used]
+        if self.layers is None or other.layers is None:
+            for mine, theirs in zip((*self.keys, *self.values), (*other.keys, *other.values), strict=True):
+                slots = theirs.shape[2] - 1  # all but the one for padding
+                mine[to, :, :slots] = theirs[come, :, :slots]
+        elif other.parent is not self:
+            used = min(max(other.seen[source] for source in sources), other.capacity)
+            self.layers[:, to, :, :used] = other.layers[:, come, :, :used]
         seen = list(self.seen)
         for row, source in zip(rows, sources, strict=True):
             seen[row] = other.seen[source]
