@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from suite.errors import SuiteError
+from suite.sampling.largest import in_numpy
 from suite.sampling.rules import Grammar, Ngrams, Sampling, SteeringGrammar, apply_rules, draw, exact, masks
 from suite.sampling.text import StopText
 
@@ -107,10 +108,10 @@ def choose(logits: Tensor, rows: Sequence[Row], sampling: Sampling) -> list[int]
 
 def likeliest(scores: Tensor) -> tuple[list[float], list[int]]:
     """The largest entry of each row of (B, V), and its place; of equal ones the first."""
-    if scores.device.type != "cpu":
+    if not in_numpy(scores):
         best, places = scores.max(dim=-1)
         return best.tolist(), places.tolist()
-    entries = scores.numpy()
+    entries = scores.detach().numpy()
     found = entries.argmax(axis=-1)  # a tenth of the time of PyTorch's, which is that of a layer
     return entries[np.arange(len(found)), found].tolist(), found.tolist()
 

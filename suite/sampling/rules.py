@@ -30,6 +30,7 @@ from torch import Tensor
 from suite.errors import ConfigError
 from suite.sampling.largest import head, keep_largest
 
+NEVER = torch.tensor(-torch.inf)  # the logit of a token that may not be chosen
 NUCLEUS_GUESSES = (256, 4096)  # most nuclei are smaller, and taking the top 256 costs far less than sorting 50,000
 
 
@@ -207,7 +208,7 @@ def masks(grammar: Grammar, states: Sequence[Any], like: Tensor) -> Tensor:
 
 def allow(logits: Tensor, allowed: Tensor) -> Tensor:
     """Set logits (B, V) to -inf wherever `allowed` (B, V) or (V,) is False."""
-    return torch.where(allowed, logits, -torch.inf)
+    return torch.where(allowed, logits, NEVER)
 
 
 def add_bias(logits: Tensor, bias: Mapping[int, float]) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 from suite.model import KVCache, ModelConfig, Transformer
 from suite.sampling import Sampling, generate
 from suite.sampling.decoding import PADDING, SHARED, Decoding, like_lengths
+from suite.sampling.score import continuation_logprobs
 
 KINDS = {
     "learned": {},
@@ -110,3 +111,14 @@ def test_a_common_beginning_is_read_once(kind: str, monkeypatch: pytest.MonkeyPa
     counter = Counter(model, monkeypatch)
     torch.testing.assert_close(reading(model, prompts).prefill(), torch.cat(alone), rtol=1e-4, atol=1e-4)
     assert counter.read < 2 * len(common)
+
+
+def test_scoring_reads_and_scores_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long continuation among short ones had the head compute logits of its length for all of them."""
+    model = toy(position="rotary")
+    continuations = [[1, 2, 3], [4], list(range(1, 25)), [5, 6, 7], [8, 9, 10]]
+    counter = Counter(model, monkeypatch)
+    found = continuation_logprobs(model, [1, 2, 3, 4], continuations)
+    assert counter.scored == 1 + sum(len(row) - 1 for row in continuations)
+    assert counter.read == 4 + sum(len(row) - 1 for row in continuations)
+    assert [len(scores) for scores in found] == [len(row) for row in continuations]

@@ -1,6 +1,7 @@
 """Each rule says exactly what its name promises, ties and order included."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -129,6 +130,15 @@ def test_the_default_changes_nothing() -> None:
     logits = torch.randn(2, 9)
     assert apply_rules(logits, Sampling()) is logits
     assert apply_rules(logits, Sampling(temperature=0, top_k=5, top_p=0.5, min_p=0.1)) is logits
+
+
+@pytest.mark.parametrize("rule", [lambda x: rules.top_k(x, 3), lambda x: rules.top_p(x, 0.5)], ids=["top_k", "top_p"])
+def test_cuts_take_logits_of_any_type(rule: Callable[[Tensor], Tensor]) -> None:
+    """Shorter numbers, and logits that training still wants gradients of, cannot go through NumPy as they are."""
+    logits = torch.randn(2, 300, generator=torch.Generator().manual_seed(0))
+    expected = rule(logits).isfinite()
+    assert torch.equal(rule(logits.clone().requires_grad_()).isfinite(), expected)
+    assert rule(logits.bfloat16()).dtype == torch.bfloat16
 
 
 def test_draws_follow_the_distribution() -> None:
