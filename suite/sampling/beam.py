@@ -1,6 +1,10 @@
 """Beam search: the highest-scoring continuations of a batch of prompts, found with a bounded search.
 
-Shapes: `P` unfinished prompts, `K` beams, `B` rows (P x K, prompt-major), `N` candidates, `V` vocabulary.
+Start reading at `_loop`: rank all extensions, let `_Search` choose among them, move the cache's rows, take a step. The
+state of all hypotheses is in arrays, so that no step loops over prompts, beams or the vocabulary.
+
+Shapes: `P` unfinished prompts, `K` beams, `B` rows (P x K, prompt-major), `N` candidates, `V` vocabulary, `T` new
+tokens of a live hypothesis so far.
 """
 
 from __future__ import annotations
@@ -8,17 +12,24 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.errors import ConfigError, SuiteError
 from suite.model.transformer import Transformer
 from suite.sampling.decoding import Decoding
 from suite.sampling.generate import Finish
-from suite.sampling.rows import origin_of, stack
-from suite.sampling.rules import Grammar, Ngrams, allow, exact, forbid
+from suite.sampling.largest import largest
+from suite.sampling.rows import origin_of
+from suite.sampling.rules import Grammar, allow, exact, forbid, masks, repeats
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -107,13 +118,17 @@ def beam_search(
     if not prompts:
         return []
     decoding = Decoding(transformer, prompts, prefixes, max_new_tokens=max(limits), prefill_chunk=prefill_chunk)
-    searches = [
-        _Search(len(prompt), limit, beams, n_best, patience * beams, length_penalty, frozenset(stop_tokens))
-        for prompt, limit in zip(prompts, limits, strict=True)
-    ]
-    branches = [_Branch(grammar, prompt, no_repeat_ngram) for prompt in decoding.tokens]
-    _loop(decoding, searches, branches, beams * (1 + len(stop_tokens)))
-    found = [search.best() for search in searches]
+    search = _Search(
+        vocabulary=transformer.config.vocab_size,
+        limits=limits,
+        beams=beams,
+        n_best=n_best,
+        enough=patience * beams,
+        length_penalty=length_penalty,
+        stop_tokens=frozenset(stop_tokens),
+    )
+    _loop(decoding, search, grammar, no_repeat_ngram)
+    found = [search.best(prompt) for prompt in range(len(prompts))]
     if [] in found:
         raise SuiteError(
             f"no hypothesis for prompt {found.index([])} survived: its grammar forbids every token, or the logits "
@@ -123,162 +138,203 @@ def beam_search(
 
 
 @torch.inference_mode()
-def _loop(decoding: Decoding, searches: Sequence[_Search], branches: list[_Branch], candidates: int) -> None:
+def _loop(decoding: Decoding, search: _Search, grammar: Grammar | None, no_repeat_ngram: int) -> None:
+    states = [grammar.start(prompt) for prompt in decoding.tokens] if grammar is not None else []
+    lengths = np.array([len(prompt) for prompt in decoding.tokens])  # (all prompts,)
     logits = exact(decoding.prefill())  # (P, V)
-    totals = torch.zeros(len(searches), 1, dtype=torch.float64, device=logits.device)  # (P, 1), later (P, K)
     while True:
-        ranked = rank(logits, totals, branches, candidates)
-        going, extended = [], []
-        for number, (search, choices) in enumerate(zip(searches, ranked, strict=True)):
-            live = search.advance(choices, decoding.tokens)
-            if live:
-                going.append(search)
-                extended.extend(settled(live, number * totals.shape[1]))
-        if not going:
+        scores = logits.log_softmax(dim=-1)  # (B, V) before any mask: probabilities stay the model's own
+        if grammar is not None:
+            scores = allow(scores, masks(grammar, states, scores))
+        if no_repeat_ngram:
+            history = search.tokens.reshape(len(scores), -1)  # (B, T)
+            scores = forbid(scores, *repeats(history, no_repeat_ngram))
+        forks = search.advance(rank(scores, search.totals, search.candidates))
+        if forks is None:
             return
-        searches = going
-        branches = [branches[choice.row].extended(choice.token) for choice in extended]
-        decoding.reorder([choice.row for choice in extended])
-        logits = exact(decoding.step([choice.token for choice in extended]))  # (B, V)
-        totals = torch.tensor([choice.total for choice in extended], dtype=torch.float64, device=logits.device)
-        totals = totals.view(len(searches), -1)  # (P, K)
+        tokens = forks.tokens.tolist()
+        if grammar is not None:
+            states = [grammar.advance(states[row], token) for row, token in zip(forks.rows, tokens, strict=True)]
+        shared = np.where(forks.shared < 0, 0, lengths[search.prompts].repeat(search.beams) + forks.shared)  # (B,)
+        decoding.reorder(forks.rows.tolist(), shared=shared.tolist())
+        logits = exact(decoding.step(tokens))  # (B, V)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Choice:
-    """A live hypothesis extended by a token: its row in the batch, the token, and the total log-probability (nats)."""
+class Extensions(NamedTuple):
+    """The likeliest extensions of the live hypotheses by a token, best first.
 
-    row: int
-    token: int
-    total: float
+    Attributes:
+        totals: (P, N) log-probabilities (nats); -inf behind the last extension.
+        beams: (P, N) which hypothesis of the prompt is extended.
+        tokens: (P, N) by which token.
+    """
 
-
-class _Branch:
-    """The grammar state and n-gram history of a live hypothesis."""
-
-    def __init__(self, grammar: Grammar | None, prompt: Sequence[int], no_repeat_ngram: int) -> None:
-        self.grammar = grammar
-        self.state: Any = grammar.start(prompt) if grammar is not None else None
-        self.ngrams = Ngrams(no_repeat_ngram) if no_repeat_ngram else None
-
-    def extended(self, token: int) -> _Branch:
-        """A new branch with `token` appended; this branch is unchanged."""
-        other = _Branch.__new__(_Branch)
-        other.grammar = self.grammar
-        other.state = self.grammar.advance(self.state, token) if self.grammar is not None else None
-        other.ngrams = self.ngrams.copy() if self.ngrams is not None else None
-        if other.ngrams is not None:
-            other.ngrams.push(token)
-        return other
+    totals: Floats
+    beams: Ints
+    tokens: Ints
 
 
-def rank(logits: Tensor, totals: Tensor, branches: Sequence[_Branch], candidates: int) -> list[list[_Choice]]:
-    """The likeliest extensions of the live hypotheses: a list of at most N for each prompt, best first.
+def rank(scores: Tensor, totals: Floats, candidates: int) -> Extensions:
+    """The likeliest extensions of the live hypotheses.
 
     Args:
-        logits: (B, V), for the live hypotheses.
-        totals: (P, K), their log-probabilities; -inf for an unused beam.
-        branches: (B,), the grammar and n-gram state of each.
-        candidates: N, the maximum number of extensions to return for each prompt.
+        scores: (B, V), log-probabilities of the next token, -inf where it is not allowed.
+        totals: (P, K), log-probabilities of the hypotheses; -inf for an unused beam.
+        candidates: N, the number of extensions to return for each prompt.
     """
-    prompts, beams = totals.shape
-    normaliser = logits.logsumexp(dim=-1, keepdim=True)  # (B, 1) before any mask: probabilities stay the model's own
-    allowed = [branch.grammar.allowed(branch.state) for branch in branches if branch.grammar is not None]
-    mask = stack(allowed, logits)
-    if mask is not None:
-        logits = allow(logits, mask)
-    repeats = [branch.ngrams.repeats() for branch in branches if branch.ngrams is not None]
-    if repeats:
-        logits = forbid(logits, repeats)
-    values, tokens = logits.topk(min(candidates, logits.shape[-1]), dim=-1)  # (B, N): N per row is always enough
-    values = (values - normaliser).double() + totals.view(-1, 1)
-    best, places = values.view(prompts, -1).topk(min(candidates, beams * values.shape[-1]), dim=-1)  # (P, N)
-    chosen = tokens.view(prompts, -1).gather(1, places)  # (P, N)
-    rows = places // values.shape[-1] + torch.arange(prompts, device=places.device)[:, None] * beams  # (P, N)
-    return [
-        [_Choice(*choice) for choice in zip(*lists, strict=True) if choice[2] > -math.inf]
-        for lists in zip(rows.tolist(), chosen.tolist(), best.tolist(), strict=True)
-    ]
+    vocabulary = scores.shape[1]
+    values, places = largest(scores, totals, candidates)  # (P, up to N)
+    values[np.isnan(values)] = -np.inf
+    if missing := candidates - values.shape[1]:  # at the first step, or with a very small vocabulary
+        values = np.pad(values, ((0, 0), (0, missing)), constant_values=-np.inf)
+        places = np.pad(places, ((0, 0), (0, missing)))
+    return Extensions(values, *np.divmod(places, vocabulary))
 
 
-def settled(choices: Sequence[_Choice], first: int) -> list[_Choice]:
-    """Reorder a prompt's choices so that as many as possible keep their row.
+def settled(beams: Ints) -> Ints:
+    """Reorder the hypotheses of each prompt so that as many as possible keep their row.
+
+    The cache of every hypothesis that changes rows has to be copied.
 
     Args:
-        choices: the extensions that stay live.
-        first: the prompt's first row. The cache of every hypothesis that changes rows has to be copied.
+        beams: (P, K), the beam that each hypothesis extends.
+
+    Returns:
+        (P, K), for each row the index of the hypothesis that takes it.
     """
-    places: dict[int, _Choice] = {}
-    for choice in choices:
-        places.setdefault(choice.row - first, choice)
-    staying = {id(choice) for choice in places.values()}
-    moving = iter([choice for choice in choices if id(choice) not in staying])
-    return [places.get(place) or next(moving) for place in range(len(choices))]
+    prompts, count = beams.shape
+    numbers = np.arange(count)
+    extends = beams[:, None, :] == numbers[:, None]  # (P, K rows, K hypotheses)
+    places = extends.argmax(axis=2)  # (P, K): the first hypothesis that extends what the row holds
+    staying = places[np.arange(prompts)[:, None], beams] == numbers  # (P, K)
+    # a prompt has as many free rows as hypotheses that move, and both are read in the same order
+    places[~extends.any(axis=2)] = np.nonzero(~staying)[1]
+    return places
+
+
+class Forks(NamedTuple):
+    """How the live hypotheses continue those of the step before.
+
+    Attributes:
+        rows: (B,), the row of the hypothesis that each row now extends.
+        tokens: (B,), the token by which.
+        shared: (B,), the number of new tokens that a row already has in common with the hypothesis that it now extends;
+            -1 if it held one of another prompt.
+    """
+
+    rows: Ints
+    tokens: Ints
+    shared: Ints
 
 
 class _Search:
-    """The state of one prompt's search: collects finished hypotheses and decides when to stop."""
+    """The state of all prompts' searches: live hypotheses, finished hypotheses, and when each search ends.
+
+    Args:
+        vocabulary: V.
+        limits: for each prompt, the length of its longest hypothesis.
+        enough: the number of finished hypotheses that ends a search.
+        beams, n_best, length_penalty, stop_tokens: as for `beam_search`.
+
+    Attributes:
+        prompts: (P,), which prompts are unfinished, in the order of their rows.
+        totals: (P, K), the log-probabilities of the live hypotheses; (P, 1) before the first step.
+        tokens: (P, K, T), their new tokens.
+        candidates: N, the number of extensions that a step has to look at.
+    """
 
     def __init__(
         self,
-        prompt_length: int,
-        limit: int,
+        *,
+        vocabulary: int,
+        limits: Sequence[int],
         beams: int,
         n_best: int,
         enough: float,
         length_penalty: float,
         stop_tokens: frozenset[int],
     ) -> None:
-        self.prompt_length, self.limit, self.beams, self.n_best = prompt_length, limit, beams, n_best
-        self.enough, self.length_penalty, self.stop_tokens = enough, length_penalty, stop_tokens
-        self.length = 0  # new tokens of the live hypotheses
-        self.finished: list[Hypothesis] = []
-        self.cut: list[Hypothesis] = []
+        count = len(limits)
+        self.limits, self.beams, self.n_best, self.enough = np.array(limits), beams, n_best, enough
+        self.stops = np.isin(np.arange(vocabulary), list(stop_tokens))  # (V,)
+        self.candidates = beams * (1 + len(stop_tokens))
+        # what log-probabilities are divided by, for each length
+        self.divisors = np.array([math.pow(max(1, length), length_penalty) for length in range(max(limits) + 2)])
+        self.prompts = np.arange(count)
+        self.totals = np.zeros((count, 1))
+        self.tokens = np.zeros((count, 1, 0), dtype=np.int64)
+        self.finished: list[list[Hypothesis]] = [[] for _ in limits]
+        self.cut: list[list[Hypothesis]] = [[] for _ in limits]
+        self.counts = np.zeros(count, dtype=np.int64)  # finished hypotheses of each prompt
+        self.scores = np.full((count, n_best), -np.inf)  # the best of their scores, falling
 
-    def advance(self, choices: Sequence[_Choice], tokens: Sequence[list[int]]) -> list[_Choice]:
-        """Advance the search by one token.
+    def advance(self, found: Extensions) -> Forks | None:
+        """Advance all searches by one token; None when all are over, `found.totals` being (P, N), N at least K."""
+        length = self.tokens.shape[2] + 1
+        possible = found.totals > -np.inf
+        stops = possible & self.stops[found.tokens]
+        self._finish(found, stops[:, : self.beams])
+        live = possible & ~stops
+        order = np.argsort(~live, axis=1, kind="stable")[:, : self.beams]  # (P, K) the first K that live
+        each = np.arange(len(order))[:, None]
+        live = live[each, order]
+        order = np.where(live, order, order[:, :1])  # copies of the best, so that the batch stays rectangular
+        totals, beams, tokens = (values[each, order] for values in found)
+        totals[~live] = -np.inf
+        last = self.limits[self.prompts] == length
+        for place in np.flatnonzero(last):
+            for beam in np.flatnonzero(live[place]):
+                new = (*self.tokens[place, beams[place, beam]].tolist(), int(tokens[place, beam]))
+                one = self._hypothesis(new, float(totals[place, beam]), "length", length)
+                self.cut[self.prompts[place]].append(one)
+        counts = self.counts[self.prompts]
+        going = live[:, 0] & ~last & (counts < self.enough) & self._can_improve(totals[:, 0], length)
+        return self._fork(going, totals, beams, tokens) if going.any() else None
 
-        Args:
-            choices: the likeliest extensions, best first.
-            tokens: for each row of the batch, its prompt and new tokens so far.
-
-        Returns:
-            the `beams` choices that stay live; an empty list when the search is over.
-        """
-        self.length += 1
-        live: list[_Choice] = []
-        for place, choice in enumerate(choices):
-            if choice.token not in self.stop_tokens:
-                live.append(choice)
-            elif place < self.beams:
-                self.finished.append(self._hypothesis(choice, tokens[choice.row], "stop"))
-        live = live[: self.beams]
-        if self.length == self.limit:
-            self.cut = [self._hypothesis(choice, tokens[choice.row], "length") for choice in live]
-            return []
-        if not live or len(self.finished) >= self.enough or not self._can_improve(live[0].total):
-            return []
-        dead = dataclasses.replace(live[0], total=-math.inf)  # pads to K, so the batch stays rectangular
-        return live + [dead] * (self.beams - len(live))
-
-    def best(self) -> list[Hypothesis]:
-        """The `n_best` best hypotheses, finished hypotheses first."""
+    def best(self, prompt: int) -> list[Hypothesis]:
+        """The `n_best` best hypotheses of a prompt, finished hypotheses first."""
         ranked = [
-            sorted(hypotheses, key=lambda hypothesis: -hypothesis.score) for hypotheses in (self.finished, self.cut)
+            sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+            for hypotheses in (self.finished[prompt], self.cut[prompt])
         ]
         return (ranked[0] + ranked[1])[: self.n_best]
 
-    def _can_improve(self, total: float) -> bool:
-        """Whether the best live hypothesis, with log-probability `total`, can still reach the best `n_best`."""
-        if len(self.finished) < self.n_best:
-            return True
-        reachable = max(self._score(total, self.length + 1), self._score(total, self.limit))
-        return reachable > self.best()[-1].score
+    def _finish(self, found: Extensions, ends: Bools) -> None:
+        """Keep the extensions that end in a stop token, (P, K) True in `ends`."""
+        length = self.tokens.shape[2] + 1
+        for place, candidate in zip(*np.nonzero(ends), strict=True):  # few: K in all of a search
+            new = tuple(self.tokens[place, found.beams[place, candidate]].tolist())
+            one = self._hypothesis(new, float(found.totals[place, candidate]), "stop", length)
+            prompt = self.prompts[place]
+            self.finished[prompt].append(one)
+            self.counts[prompt] += 1
+            self.scores[prompt] = np.sort([*self.scores[prompt], one.score])[:0:-1]
 
-    def _score(self, logprob: float, length: int) -> float:
-        return logprob / math.pow(length, self.length_penalty)
+    def _can_improve(self, totals: Floats, length: int) -> Bools:
+        """(P,) whether the best live hypotheses, with log-probabilities (P,), can still reach the best `n_best`."""
+        limits = self.limits[self.prompts]
+        reachable = np.maximum(totals / self.divisors[length + 1], totals / self.divisors[limits])
+        few = self.counts[self.prompts] < self.n_best
+        return few | (reachable > self.scores[self.prompts, -1])
 
-    def _hypothesis(self, choice: _Choice, tokens: list[int], finish: Finish) -> Hypothesis:
-        new = tokens[self.prompt_length :] + ([choice.token] if finish == "length" else [])
-        score = self._score(choice.total, self.length)
-        return Hypothesis(tokens=tuple(new), score=score, logprob=choice.total, finish=finish)
+    def _hypothesis(self, tokens: tuple[int, ...], logprob: float, finish: Finish, length: int) -> Hypothesis:
+        score = logprob / float(self.divisors[length])
+        return Hypothesis(tokens=tokens, score=score, logprob=logprob, finish=finish)
+
+    def _fork(self, going: Bools, totals: Floats, beams: Ints, tokens: Ints) -> Forks:
+        """Give each live hypothesis (P, K) of the searches that go on a row, and make them the state of the search."""
+        width = self.tokens.shape[1]  # rows of a prompt until now
+        order = np.arange(np.count_nonzero(going))  # which prompt takes each place: the last move to where one ended
+        order[~going[: len(order)]] = np.flatnonzero(going[len(order) :]) + len(order)
+        places = settled(beams[order])  # (P, K)
+        beams, tokens, totals = (values[order[:, None], places] for values in (beams, tokens, totals))
+        rows = order[:, None] * width + beams
+        old = self.tokens[order[:, None], beams]  # (P, K, T) of the hypotheses that are extended
+        shared = np.full(rows.shape, -1)
+        if width == self.beams:
+            differs = np.ones((*rows.shape, old.shape[2] + 1), dtype=bool)
+            np.not_equal(self.tokens[: len(order)], old, out=differs[:, :, :-1])  # from those that stood in the rows
+            shared = np.where(order[:, None] == np.arange(len(order))[:, None], differs.argmax(axis=2), -1)
+        self.prompts, self.totals = self.prompts[order], totals
+        self.tokens = np.concatenate((old, tokens[:, :, None]), axis=2)
+        return Forks(rows.ravel(), tokens.ravel(), shared.ravel())

@@ -9,8 +9,9 @@ Shapes: `B` rows, `T` positions, `V` vocabulary, `D` d_model.
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -19,8 +20,12 @@ from suite.errors import SuiteError
 from suite.model.cache import KVCache
 from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
+from suite.sampling.row_cache import RowCache
 
 Step = Callable[[Transformer, Tensor, KVCache], Tensor]
+PADDING = 0.1  # positions of padding in a group of prompts, as a share of their tokens
+FREE_POSITIONS = 2048  # positions of padding that cost a GPU less than another pass
+SHARED = 16  # tokens that prompts must have in common to be read once for all of them
 COMPILED_SLOTS = 256  # a compiled step's cache capacity is a multiple of this, so that few sizes are compiled
 
 
@@ -110,6 +115,7 @@ class Decoding:
         """Whether the model has learned positions, which end at the context."""
         return self.transformer.config.position == "learned"
 
+    @torch.no_grad()
     def prefill(self) -> Tensor:
         """Read the prompts; returns the logits (B, V) of the first new token of each."""
         windows = [self._window(tokens, len(tokens)) for tokens in self.tokens]
@@ -123,9 +129,11 @@ class Decoding:
         capacity = min(total, config.context + chunk - 1 if slides else config.context)
         if self.compile:
             capacity = -(-capacity // COMPILED_SLOTS) * COMPILED_SLOTS
-        self.cache = KVCache(config, len(windows), capacity, self.device, self.dtype)
-        return self._read(windows, prefixes, self.cache, chunk)
+        self.cache = RowCache(config, len(windows), capacity, self.device, self.dtype)
+        sources, last = self._read(windows, prefixes, chunk)
+        return self.transformer.logits(last)[sources]  # (B, V)
 
+    @torch.no_grad()
     def step(self, tokens: Sequence[int]) -> Tensor:
         """Append a token to each row; returns the logits (B, V) of the next token."""
         context = self.transformer.config.context
@@ -145,12 +153,20 @@ class Decoding:
         self.cache.advance([1] * len(fed))
         return logits[: len(tokens)]
 
-    def reorder(self, rows: Sequence[int]) -> None:
-        """Replace row `i` by the old row `rows[i]`; the new batch size is `len(rows)`."""
+    def reorder(self, rows: Sequence[int], shared: Sequence[int] | None = None) -> None:
+        """Replace row `i` by the old row `rows[i]`; the new batch size is `len(rows)`.
+
+        Args:
+            rows: the old rows.
+            shared: for each new row, the number of leading tokens that the old row `i` has in common with the old row
+                `rows[i]`, prompt included; they are not copied again. None: none are known.
+        """
         rows = self._fill(rows)
         if rows == list(range(len(self.tokens))):
             return
-        self.cache.reorder(rows)
+        if shared is not None and self.cache.seen != [len(tokens) for tokens in self.tokens]:
+            shared = None  # a window of the tokens is in the cache, and its slots do not count from the first
+        self.cache.reorder(rows, shared)
         self.tokens = [list(self.tokens[row]) for row in rows]
         self.prefixes = [self.prefixes[row] for row in rows]
 
@@ -179,27 +195,110 @@ class Decoding:
         self.cache.rewind(row, 0)
         if window:  # empty only for a context of one token
             cache = KVCache(self.transformer.config, 1, len(window), self.device, self.dtype)
-            self._read([window], [self._prefix(row, length)], cache, len(window))
+            self._feed([window], [self._prefix(row, length)], cache, len(window))
             self.cache.copy_row(row, cache)
 
-    def _read(self, rows: list[list[int]], prefixes: list[int], cache: KVCache, chunk: int) -> Tensor:
-        """Feed whole rows to an empty cache, `chunk` tokens of each per pass; returns the next logits (B, V)."""
-        lengths = [len(row) for row in rows]
-        tokens = torch.zeros(len(rows), max(lengths), dtype=torch.long)
-        for row, ids in zip(tokens, rows, strict=True):
-            row[: len(ids)] = torch.tensor(ids)
-        tokens = tokens.to(self.device)  # (B, T)
+    def _read(self, rows: list[list[int]], prefixes: list[int], chunk: int) -> tuple[list[int], Tensor]:
+        """Fill the empty cache with whole rows: equal rows once, those of like length together.
+
+        Returns:
+            for each row its place among the different rows, and the hidden states (different rows, D) of their last
+            tokens.
+        """
+        places: dict[tuple[int, tuple[int, ...]], int] = {}
+        sources = [
+            places.setdefault((prefix, tuple(row)), len(places)) for prefix, row in zip(prefixes, rows, strict=True)
+        ]
+        firsts = [sources.index(place) for place in range(len(places))]  # the row in which each of them stands first
+        head = self._head([rows[row] for row in firsts], [prefixes[row] for row in firsts], chunk)
+        slack = 0 if self.device.type == "cpu" else FREE_POSITIONS
+        last: list[Tensor] = [torch.empty(0)] * len(firsts)
+        for group in like_lengths([len(rows[row]) for row in firsts], slack):
+            chosen = [firsts[place] for place in group]
+            part = self.cache.part(chosen, max(len(rows[row]) for row in chosen))
+            if head is not None:
+                part.put(range(len(chosen)), head, [0] * len(chosen))
+            states = self._feed([rows[row] for row in chosen], [prefixes[row] for row in chosen], part, chunk)
+            self.cache.put(chosen, part, range(len(chosen)))
+            for place, state in zip(group, states, strict=True):
+                last[place] = state
+        again = [row for row, place in enumerate(sources) if firsts[place] != row]
+        if again:
+            self.cache.put(again, self.cache, [firsts[sources[row]] for row in again])
+        return sources, torch.stack(last)
+
+    def _head(self, rows: list[list[int]], prefixes: list[int], chunk: int) -> RowCache | None:
+        """A cache of one row with the tokens that all rows begin with; None if they are not worth a pass."""
+        longest = max(map(len, rows))
+        if len(rows) == 1 or any(prefixes) or longest > self.cache.capacity or self.transformer.config.compresses:
+            return None
+        extremes = zip(min(rows), max(rows), strict=False)  # in the order of tokens: what both begin with, all do
+        same = itertools.takewhile(lambda pair: pair[0] == pair[1], extremes)
+        common = min(sum(1 for _ in same), min(map(len, rows)) - 1)
+        if common < SHARED:
+            return None
+        head = RowCache(self.transformer.config, 1, common, self.device, self.dtype)
+        self._feed([rows[0][:common]], [0], head, chunk)
+        return head
+
+    def _feed(self, rows: list[list[int]], prefixes: list[int], cache: KVCache, chunk: int) -> Tensor:
+        """Feed what is left of whole rows to a cache, in which all have the same number of tokens.
+
+        Returns:
+            (B, D) the hidden states of the rows' last tokens.
+        """
+        lengths, begin = [len(row) for row in rows], cache.seen[0]
+        longest = max(lengths)
+        tokens = torch.tensor([row + [0] * (longest - len(row)) for row in rows], device=self.device)  # (B, T)
         prefix = torch.tensor(prefixes, device=self.device) if any(prefixes) else None
-        last: list[Tensor | None] = [None] * len(rows)  # (D,) for each row: hidden state of its last token
-        for start in range(0, tokens.shape[1], chunk):
+        # padding that no later token overwrites or looks at may be read like tokens, and rows that are aligned are
+        # read faster; `hold` forgets it
+        aligned = isinstance(cache, RowCache) and not cache.compresses and longest <= cache.capacity
+        last = None  # (B, D)
+        for start in range(begin, longest, chunk):
             part = tokens[:, start : start + chunk]
-            real = [min(max(length - start, 0), part.shape[1]) for length in lengths]
+            real = None if aligned else [min(max(length - start, 0), part.shape[1]) for length in lengths]
             hidden = self.transformer.hidden(part, prefix=prefix, cache=cache, lengths=real)  # (B, T, D)
             prefix = None  # lies within the first pass
-            for row, length in enumerate(lengths):
-                if start < length <= start + chunk:
-                    last[row] = hidden[row, length - 1 - start]
-        return self.transformer.logits(torch.stack([state for state in last if state is not None]))  # (B, V)
+            ends = [length - 1 - start for length in lengths]
+            if last is None and all(0 <= end < part.shape[1] for end in ends):
+                last = hidden[range(len(rows)), ends]
+                continue
+            last = hidden[:, 0].clone() if last is None else last
+            for row, end in enumerate(ends):
+                if 0 <= end < part.shape[1]:
+                    last[row] = hidden[row, end]
+        if isinstance(cache, RowCache) and aligned:
+            cache.hold(lengths)
+        assert last is not None
+        return last
+
+
+def like_lengths(lengths: Sequence[int], slack: int = 0) -> Iterator[list[int]]:
+    """Divide rows into groups in which padding to the longest is at most a tenth of the tokens, the longest first.
+
+    Args:
+        lengths: of the rows.
+        slack: positions of padding that a group may have in any case.
+
+    Returns:
+        the rows of each group, rising.
+
+    Example:
+        >>> list(like_lengths([10, 50, 9, 48]))
+        [[1, 3], [0, 2]]
+    """
+    group: list[int] = []
+    real = 0
+    for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
+        padding = lengths[group[0]] * (len(group) + 1) - real - lengths[row] if group else 0
+        if padding > max(slack, PADDING * (real + lengths[row])):
+            yield sorted(group)
+            group, real = [], 0
+        group.append(row)
+        real += lengths[row]
+    if group:
+        yield sorted(group)
 
 
 def check_prompts(prompts: Sequence[Sequence[int]], prefixes: Sequence[int] | None, vocab_size: int) -> None:

@@ -19,14 +19,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from suite.errors import ConfigError
+from suite.sampling.largest import head, keep_largest
 
+NEVER = torch.tensor(-torch.inf)  # the logit of a token that may not be chosen
 NUCLEUS_GUESSES = (256, 4096)  # most nuclei are smaller, and taking the top 256 costs far less than sorting 50,000
 
 
@@ -122,6 +126,18 @@ class Grammar(Protocol):
 
 
 @runtime_checkable
+class BatchedGrammar(Grammar, Protocol):
+    """A grammar that makes the masks of all rows in one piece, where each alone would cost a step more than the model.
+
+    One with few states keeps a table of masks: with states 0 to S - 1 and `table` (S, V), `masks` is `table[states]`.
+    """
+
+    def masks(self, states: Sequence[Any], /) -> Tensor:
+        """Return (B, V) bool, row by row what `allowed` returns for each state."""
+        ...
+
+
+@runtime_checkable
 class SteeringGrammar(Grammar, Protocol):
     """A grammar that also moves probability between tokens, where a mask alone would give it to the wrong tokens.
 
@@ -156,15 +172,43 @@ class Ngrams:
         return self.following.get(self.recent, ())
 
     def copy(self) -> Ngrams:
-        """Return an independent copy, for a hypothesis that forks."""
+        """Return an independent copy, for a sequence that forks."""
         other = Ngrams(self.size)
         other.recent, other.following = self.recent, dict(self.following)
         return other
 
 
+def repeats(history: NDArray[np.int64], size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The tokens that would repeat an n-gram if they came next, as `Ngrams` says them for one row.
+
+    Args:
+        history: (B, T), the tokens of each row so far.
+        size: n.
+
+    Returns:
+        row numbers, and for each of them a token; some may come twice.
+    """
+    context = size - 1
+    if history.shape[1] <= context:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    before = np.lib.stride_tricks.sliding_window_view(history[:, :-1], context, axis=1) if context else None
+    same = np.ones_like(history, dtype=bool)
+    if before is not None:
+        same = (before == history[:, None, -context:]).all(axis=2)  # (B, T - context)
+    rows, places = np.nonzero(same)
+    return rows, history[rows, places + context]
+
+
+def masks(grammar: Grammar, states: Sequence[Any], like: Tensor) -> Tensor:
+    """The grammar's masks (B, V) for the states of all rows, on the device of `like`."""
+    batched = getattr(grammar, "masks", None)  # `isinstance` with a protocol takes longer than a mask
+    rows: Tensor = torch.stack([grammar.allowed(state) for state in states]) if batched is None else batched(states)
+    return rows.to(like.device)
+
+
 def allow(logits: Tensor, allowed: Tensor) -> Tensor:
     """Set logits (B, V) to -inf wherever `allowed` (B, V) or (V,) is False."""
-    return logits.masked_fill(~allowed, -torch.inf)
+    return torch.where(allowed, logits, NEVER)
 
 
 def add_bias(logits: Tensor, bias: Mapping[int, float]) -> Tensor:
@@ -179,14 +223,13 @@ def penalize_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
-def forbid(logits: Tensor, forbidden: Sequence[Iterable[int]]) -> Tensor:
-    """Set each row's forbidden token ids to -inf in the logits (B, V); a row left without any token is unchanged."""
-    rows = [row for row, tokens in enumerate(forbidden) for _ in tokens]
-    if not rows:
+def forbid(logits: Tensor, rows: Sequence[int], tokens: Sequence[int]) -> Tensor:
+    """Set pairs of row and token id to -inf in the logits (B, V); a row left without any token is unchanged."""
+    if not len(rows):
         return logits
     out = logits.clone()
-    out[rows, [token for tokens in forbidden for token in tokens]] = -torch.inf
-    return torch.where(out.isneginf().all(dim=-1, keepdim=True), logits, out)
+    out[torch.as_tensor(rows), torch.as_tensor(tokens)] = -torch.inf
+    return torch.where(out.amax(dim=-1, keepdim=True) == -torch.inf, logits, out)
 
 
 def temper(logits: Tensor, temperature: float) -> Tensor:
@@ -196,8 +239,8 @@ def temper(logits: Tensor, temperature: float) -> Tensor:
 
 def top_k(logits: Tensor, k: int) -> Tensor:
     """Keep exactly the `k` largest logits of each row of (B, V); ties at the border are broken arbitrarily."""
-    values, ids = logits.topk(min(k, logits.shape[-1]), dim=-1)
-    return torch.full_like(logits, -torch.inf).scatter(1, ids, values)
+    kept = min(k, logits.shape[-1])
+    return allow(logits, keep_largest(logits, head(logits, kept)[:, -1:], kept))
 
 
 def min_p(logits: Tensor, p: float) -> Tensor:
@@ -212,18 +255,19 @@ def top_p(logits: Tensor, p: float, mass: Tensor | None = None) -> Tensor:
         logits: (B, V).
         p: above 0.
         mass: (B, 1) log of the sum of exp(logits) over the whole vocabulary, needed if an earlier cut removed tokens
-            (None: computed from `logits`).
+            (None: no cut did).
     """
-    probabilities = (logits - (logits.logsumexp(dim=-1, keepdim=True) if mass is None else mass)).exp()
+    probabilities = logits.softmax(dim=-1) if mass is None else (logits - mass).exp()
     vocabulary = logits.shape[-1]
     for guess in (*NUCLEUS_GUESSES, vocabulary):
         width = min(guess, vocabulary)
-        likeliest, ids = probabilities.topk(width, dim=-1)  # (B, width), sorted
+        likeliest = head(probabilities, width)  # (B, width)
         before = likeliest.cumsum(dim=-1) - likeliest  # probability of all likelier tokens
         keep = before < p  # the token that crosses p is kept
         if width == vocabulary or not (keep & (likeliest > 0))[:, -1].any():
             break
-    return allow(logits, torch.zeros_like(logits, dtype=torch.bool).scatter(1, ids, keep))
+    kept = keep.sum(dim=-1, keepdim=True).clamp(min=1)  # (B, 1); 0 if no entry is a number
+    return allow(logits, keep_largest(probabilities, likeliest.gather(1, kept - 1), kept))
 
 
 def apply_rules(
@@ -232,7 +276,7 @@ def apply_rules(
     *,
     allowed: Tensor | None = None,
     seen: Tensor | None = None,
-    forbidden: Sequence[Iterable[int]] = (),
+    forbidden: Sequence[Collection[int]] = (),
 ) -> Tensor:
     """Apply all rules that are set to logits (B, V), in the order at the head of this file.
 
@@ -253,17 +297,21 @@ def apply_rules(
     if seen is not None:
         logits = penalize_repetition(logits, seen, sampling.repetition_penalty)
     if forbidden:
-        logits = forbid(logits, forbidden)
+        rows = [row for row, tokens in enumerate(forbidden) for _ in tokens]
+        logits = forbid(logits, rows, [token for tokens in forbidden for token in tokens])
     if sampling.greedy:
         return logits  # the cuts below never remove the likeliest token
     if sampling.temperature != 1.0:
         logits = temper(logits, sampling.temperature)
-    mass = logits.logsumexp(dim=-1, keepdim=True) if sampling.top_p < 1.0 else None  # (B, 1)
-    if 0 < sampling.top_k < logits.shape[-1]:
+    cuts = 0 < sampling.top_k < logits.shape[-1]
+    mass = None  # (B, 1)
+    if sampling.top_p < 1.0 and (cuts or sampling.min_p > 0.0):
+        mass = logits.logsumexp(dim=-1, keepdim=True)
+    if cuts:
         logits = top_k(logits, sampling.top_k)
     if sampling.min_p > 0.0:
         logits = min_p(logits, sampling.min_p)
-    if mass is not None:
+    if sampling.top_p < 1.0:
         logits = top_p(logits, sampling.top_p, mass)
     return logits
 

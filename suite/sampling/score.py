@@ -1,6 +1,6 @@
 """Log-probabilities of given continuations under a model.
 
-Shapes: `B` rows, `T` positions, `V` vocabulary.
+Shapes: `B` rows, `T` positions, `D` d_model, `V` vocabulary.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from suite.errors import SuiteError
-from suite.model import KVCache, Transformer
+from suite.model import Transformer
+from suite.sampling.decoding import like_lengths
+from suite.sampling.row_cache import RowCache
 
 
 @torch.inference_mode()
@@ -44,23 +46,27 @@ def continuation_logprobs(
     config, weight = transformer.config, transformer.norm.weight
     assert isinstance(weight, Tensor)
     device = weight.device
-    read = KVCache(config, 1, len(prompt), device, weight.dtype)
+    read = RowCache(config, 1, len(prompt), device, weight.dtype)
     both_ways = torch.tensor([prefix], device=device) if prefix else None
     hidden = transformer.hidden(torch.tensor([list(prompt)], device=device), prefix=both_ways, cache=read)
     first = transformer.logits(hidden[:, -1:])  # (1, 1, V)
+    opening = first[0, 0].log_softmax(dim=-1).cpu()  # (V,) of the token after the prompt
     found: dict[int, Tensor] = {}
-    order = sorted(range(len(continuations)), key=lambda place: len(continuations[place]))
-    for start in range(0, len(order), batch):
-        places = order[start : start + batch]
+    groups = like_lengths([len(continuation) for continuation in continuations])
+    for places in (group[start : start + batch] for group in groups for start in range(0, len(group), batch)):
         rows = [torch.tensor(list(continuations[place])) for place in places]
-        tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)  # (B, T)
-        logits = first.expand(len(rows), 1, -1)  # (B, 1, V)
-        if tokens.shape[1] > 1:
-            cache = KVCache(config, len(rows), len(prompt) + tokens.shape[1] - 1, device, weight.dtype)
-            for row in range(len(rows)):
-                cache.copy_row(row, read)
-            later = transformer(tokens[:, :-1], cache=cache, lengths=[len(row) - 1 for row in rows])
-            logits = torch.cat([logits, later], dim=1)  # (B, T, V)
-        losses = torch.nn.functional.cross_entropy(logits.mT, tokens, reduction="none").cpu()  # (B, T)
-        found.update({place: -losses[row, : len(rows[row])] for row, place in enumerate(places)})
+        lengths = [len(row) - 1 for row in rows]
+        later = [torch.empty(0)] * len(rows)
+        if any(lengths):
+            tokens = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)  # (B, T)
+            cache = RowCache(config, len(rows), len(prompt) + tokens.shape[1] - 1, device, weight.dtype)
+            cache.put(range(len(rows)), read, [0] * len(rows))
+            hidden = transformer.hidden(tokens[:, :-1], cache=cache, lengths=lengths)  # (B, T - 1, D)
+            real = [states[:length] for states, length in zip(hidden, lengths, strict=True)]
+            logits = transformer.logits(torch.cat(real))  # (tokens that are not padding, V)
+            targets = torch.cat([row[1:] for row in rows]).to(device)
+            losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none").cpu()
+            later = list(losses.neg().split(lengths))
+        for place, row, scores in zip(places, rows, later, strict=True):
+            found[place] = torch.cat((opening[row[:1]], scores))
     return [found[place] for place in range(len(continuations))]

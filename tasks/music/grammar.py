@@ -18,8 +18,8 @@ for the melody's next event. Only for such a wait may a short time shift follow 
 
 from __future__ import annotations
 
+import bisect
 import hashlib
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -40,6 +40,7 @@ LONGEST_WAIT = 10 * STEP_RATE  # steps between two strokes
 SOON = STEP_RATE  # steps before the melody strikes a key, during which the key is kept free
 CODA = STEP_RATE  # steps before the limit during which at least one note sounds
 OFF, PEDAL, ON = 0, 1, 2  # the order of events at one step
+MOST_KEPT = 64  # masks that are kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +89,9 @@ class State:
 
     def odds(self) -> float:
         """Return the factor for the odds of a stroke now: 1 within the bounds, falling to 0 beyond them."""
-        bounds = self.bounds
+        bounds, recent = self.bounds, self.recent
         factors = [
-            thinned(sum(step > self.step - window * STEP_RATE for step in self.recent), bound)
+            thinned(len(recent) - bisect.bisect_right(recent, self.step - window * STEP_RATE), bound)
             for window, bound in zip(WINDOWS, bounds.strokes, strict=True)
         ]
         return min(*factors, thinned(len(self.sounding), bounds.voices))
@@ -126,6 +127,7 @@ class MusicGrammar:
         self.bounds = bounds or Bounds()
         self.coda = 0 if may_end else CODA
         self.events: list[tuple[int, int, int]] = []  # (step, OFF or ON, pitch)
+        self._kept: dict[int, tuple[State, NDArray[np.bool_]]] = {}
         if melody is not None:
             starts, ends = steps(melody.start), steps(melody.end)
             ends = np.minimum(np.maximum(ends, starts + 1), limit)
@@ -156,39 +158,44 @@ class MusicGrammar:
         table, step = self.table, state.step
         digest = hashlib.blake2b(f"{state.chain}/{token}".encode(), digest_size=8).digest()
         chain = int.from_bytes(digest)
-        state = replace(state, chain=chain)
         if token in table.on.ids:
             pitch = table.on.value(token)
-            oldest = step - max(WINDOWS) * STEP_RATE
-            recent = itertools.dropwhile(lambda struck: struck <= oldest, state.recent)
+            oldest = bisect.bisect_right(state.recent, step - max(WINDOWS) * STEP_RATE)
             return replace(
                 state,
+                chain=chain,
                 rank=ON,
                 pitch=pitch,
                 strokes=state.strokes + 1,
                 waited=False,
                 pending=False,
                 sounding={**state.sounding, pitch: step + state.bounds.due(chain / 2**64)},
-                recent=(*recent, step),
+                recent=(*state.recent[oldest:], step),
                 stroke=step,
             )
         if token in table.off.ids:
             pitch = table.off.value(token)
             sounding = {key: due for key, due in state.sounding.items() if key != pitch}
-            return replace(state, rank=OFF, pitch=pitch, waited=False, sounding=sounding, quiet=step)
+            return replace(state, chain=chain, rank=OFF, pitch=pitch, waited=False, sounding=sounding, quiet=step)
         if token in table.shift.ids:
             shift = table.shift.value(token)
             short = shift < table.shift.size
-            return replace(state, step=step + shift, rank=OFF, pitch=-1, strokes=0, waited=short, pending=False)
+            step += shift
+            return replace(state, chain=chain, step=step, rank=OFF, pitch=-1, strokes=0, waited=short, pending=False)
         if token in table.velocity.ids:
-            return replace(state, velocity=table.velocity.value(token), pending=True, waited=False)
+            return replace(state, chain=chain, velocity=table.velocity.value(token), pending=True, waited=False)
         if token in table.sustain.ids:
-            return replace(state, rank=PEDAL, pitch=-1, pedal=bool(table.sustain.value(token)), waited=False)
-        return state
+            pedal = bool(table.sustain.value(token))
+            return replace(state, chain=chain, rank=PEDAL, pitch=-1, pedal=pedal, waited=False)
+        return replace(state, chain=chain)
 
     def allowed(self, state: State, /) -> Tensor:
         """(V,) bool: True for tokens that may come next."""
         return torch.from_numpy(self._mask(state))
+
+    def masks(self, states: Sequence[State], /) -> Tensor:
+        """(B, V) bool, row by row what `allowed` returns for each state."""
+        return torch.from_numpy(np.stack([self._mask(state) for state in states]))
 
     def steer(self, state: State, logits: Tensor, /) -> Tensor:
         """(V,) logits: probability of forbidden tokens goes to tokens that are due; strokes near a bound lose some."""
@@ -209,19 +216,24 @@ class MusicGrammar:
         elif overdue is not None:
             owed = table.off.id(overdue)
         if owed >= 0 and mask[owed]:
-            steered[owed] = np.logaddexp.reduce(scores[[owed, *np.flatnonzero(~mask)]])
+            given = ~mask
+            given[owed] = True
+            steered[owed] = np.logaddexp.reduce(scores[given])
         elif mask[shifts].any():
             longest = table.shift.start + int(np.flatnonzero(mask[shifts])[-1])
             melodic = [table.on.id(pitch) for pitch in self._soon(state) | state.held]
             melodic += [table.off.id(pitch) for pitch in state.held]
-            early = [token for token in melodic if not mask[token]]
-            steered[longest] = np.logaddexp.reduce(scores[[*range(longest, shifts.stop), *early]])
+            given = np.zeros(self.size, dtype=bool)
+            given[melodic] = True
+            given &= ~mask
+            given[longest : shifts.stop] = True
+            steered[longest] = np.logaddexp.reduce(scores[given])
         return torch.from_numpy(steered).to(logits)
 
     def _soon(self, state: State) -> frozenset[int]:
         """Return the pitches that the melody strikes within `SOON` steps."""
-        coming = itertools.takewhile(lambda event: event[0] <= state.step + SOON, self.events[state.forced :])
-        return frozenset(pitch for _, rank, pitch in coming if rank == ON)
+        end = bisect.bisect_left(self.events, (state.step + SOON + 1,), state.forced)
+        return frozenset(pitch for _, rank, pitch in self.events[state.forced : end] if rank == ON)
 
     def _now(self, state: State) -> tuple[int, int, int] | None:
         """Return the melody's event (step, OFF or ON, pitch) that is due now; None if none is."""
@@ -229,6 +241,14 @@ class MusicGrammar:
         return due if due is not None and due[0] <= state.step else None
 
     def _mask(self, state: State) -> NDArray[np.bool_]:
+        """(V,) bool, kept for the states of one step: `steer` and `allowed` both ask for it."""
+        if (kept := self._kept.get(id(state))) is None:
+            if len(self._kept) >= MOST_KEPT:
+                self._kept.clear()
+            self._kept[id(state)] = kept = (state, self._make_mask(state))  # the state, so that its id stays its own
+        return kept[1]
+
+    def _make_mask(self, state: State) -> NDArray[np.bool_]:
         mask = np.zeros(self.size, dtype=bool)
         table, now = self.table, self._now(state)
         least, most = self._shifts(state) if now is None else (1, 0)
@@ -236,7 +256,7 @@ class MusicGrammar:
             least, most = (most, most) if state.forced < len(self.events) else (1, 0)
         strokes = self._strokes(state, now)
         if state.pending:
-            mask[[table.on.id(pitch) for pitch in strokes]] = True
+            mask[table.on.start : table.on.ids.stop] = strokes
             mask[table.shift.start + least - 1 : table.shift.start + most] = True
             return mask if mask.any() else self._any_stroke(state)
         if now is not None and now[1] == ON and now[2] in state.sounding:
@@ -250,11 +270,11 @@ class MusicGrammar:
             return mask
         if ends and self._overdue(state) is not None:
             return mask
-        if strokes and (now is None or now[1] == ON):
+        if (now is None or now[1] == ON) and strokes.any():
             mask[table.velocity.start : table.velocity.ids.stop] = True
             if state.velocity:
                 mask[table.velocity.id(state.velocity)] = False
-                mask[[table.on.id(pitch) for pitch in strokes]] = True
+                mask[table.on.start : table.on.ids.stop] = strokes
         if table.pedal and state.rank == OFF and (now is None or now[1] == ON):
             mask[table.sustain.id(not state.pedal)] = True
         mask[table.shift.start + least - 1 : table.shift.start + most] = True
@@ -263,15 +283,17 @@ class MusicGrammar:
             mask[self.format.eos] = True
         return mask if mask.any() else self._any_stroke(state)
 
-    def _strokes(self, state: State, now: tuple[int, int, int] | None) -> list[int]:
-        """Return the pitches that may be struck; if the melody strikes a key now, none above it."""
+    def _strokes(self, state: State, now: tuple[int, int, int] | None) -> NDArray[np.bool_]:
+        """(128,) bool: the pitches that may be struck; if the melody strikes a key now, none above it."""
         due = now[2] if now is not None and now[1] == ON else None
         first, last = max(LOWEST_KEY, state.after(ON) + 1), HIGHEST_KEY if due is None else min(HIGHEST_KEY, due - 1)
-        found: list[int] = []
+        found = np.zeros(self.table.on.size, dtype=bool)
         if state.strokes < MOST_STROKES and state.odds() > 0:
-            taken = state.sounding.keys() | self._soon(state)
-            found = [pitch for pitch in range(first, last + 1) if pitch not in taken]
-        return found if due is None else [*found, due]
+            found[first : last + 1] = True
+            found[[*state.sounding, *self._soon(state)]] = False
+        if due is not None:
+            found[due] = True
+        return found
 
     def _any_stroke(self, state: State) -> NDArray[np.bool_]:
         """(V,) bool: mask of strokes regardless of the bounds, for when no other token is allowed."""
@@ -280,8 +302,9 @@ class MusicGrammar:
         if not state.pending:
             mask[table.velocity.start : table.velocity.ids.stop] = True
         if state.velocity:
-            free = [pitch for pitch in range(LOWEST_KEY, HIGHEST_KEY + 1) if pitch not in state.sounding]
-            mask[[table.on.id(pitch) for pitch in free if pitch > state.after(ON)]] = True
+            first = max(LOWEST_KEY, state.after(ON) + 1)
+            mask[table.on.id(first) : table.on.id(HIGHEST_KEY) + 1] = True
+            mask[[table.on.id(pitch) for pitch in state.sounding]] = False
             mask[table.velocity.id(state.velocity)] = False
         return mask
 

@@ -51,6 +51,32 @@ def walk(grammar: MusicGrammar, seed: int, prompt: list[int], hurry: float = 0.5
         state = grammar.advance(state, token)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_masks_of_all_rows_are_those_of_each(seed: int) -> None:
+    """In one piece and by themselves, whether or not a mask was made before; strokes as their definition has them."""
+    melody = piece(12, seed, pace=0.3)
+    limit = int(steps(np.array(melody.duration)))
+    tokens = walk(MusicGrammar(FORMAT, limit=limit, melody=melody), seed, [FORMAT.special("<bos>")])
+    grammar = MusicGrammar(FORMAT, limit=limit, melody=melody)
+    states = [grammar.start([FORMAT.special("<bos>")])]
+    for token in tokens:
+        states.append(grammar.advance(states[-1], token))
+    for group in (states[start : start + 7] for start in range(0, len(states), 7)):
+        fresh = MusicGrammar(FORMAT, limit=limit, melody=melody)
+        assert torch.equal(grammar.masks(group), torch.stack([fresh.allowed(state) for state in group]))
+    for state in states:
+        now = grammar._now(state)
+        due = now[2] if now is not None and now[1] == 2 else None
+        room = state.strokes < 12 and state.odds() > 0
+        expected = {
+            pitch
+            for pitch in range(LOWEST_KEY, (HIGHEST_KEY + 1) if due is None else due)
+            if room and pitch > state.after(2) and pitch not in state.sounding and pitch not in grammar._soon(state)
+        }
+        found = set(np.flatnonzero(grammar._strokes(state, now)).tolist())
+        assert found == (expected if due is None else expected | {due})
+
+
 @pytest.mark.parametrize("pedal", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_grammar_writes_what_the_encoder_would(pedal: bool, seed: int) -> None:

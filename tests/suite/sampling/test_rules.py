@@ -1,6 +1,7 @@
 """Each rule says exactly what its name promises, ties and order included."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -114,7 +115,7 @@ def test_ngrams_name_exactly_the_tokens_that_would_repeat(tokens: list[int], siz
 def test_forbidding_everything_forbids_nothing() -> None:
     """Otherwise a row where every token would repeat stops the whole batch."""
     logits = torch.tensor([[1.0, 2.0, -torch.inf], [1.0, 2.0, 3.0], [1.0, 2.0, 3.0]])
-    out = rules.forbid(logits, [[0, 1], [1], []])
+    out = rules.forbid(logits, [0, 0, 1], [0, 1, 1])
     assert out.tolist() == [[1.0, 2.0, -math.inf], [1.0, -math.inf, 3.0], [1.0, 2.0, 3.0]]
 
 
@@ -129,6 +130,15 @@ def test_the_default_changes_nothing() -> None:
     logits = torch.randn(2, 9)
     assert apply_rules(logits, Sampling()) is logits
     assert apply_rules(logits, Sampling(temperature=0, top_k=5, top_p=0.5, min_p=0.1)) is logits
+
+
+@pytest.mark.parametrize("rule", [lambda x: rules.top_k(x, 3), lambda x: rules.top_p(x, 0.5)], ids=["top_k", "top_p"])
+def test_cuts_take_logits_of_any_type(rule: Callable[[Tensor], Tensor]) -> None:
+    """Shorter numbers, and logits that training still wants gradients of, cannot go through NumPy as they are."""
+    logits = torch.randn(2, 300, generator=torch.Generator().manual_seed(0))
+    expected = rule(logits).isfinite()
+    assert torch.equal(rule(logits.clone().requires_grad_()).isfinite(), expected)
+    assert rule(logits.bfloat16()).dtype == torch.bfloat16
 
 
 def test_draws_follow_the_distribution() -> None:
