@@ -60,3 +60,10 @@ def new_folder(path: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def cache_directory() -> Path:
+    """Where tokenised text, compiled code and the like is kept: $SUITE_CACHE, or suite/ in the user's cache folder."""
+    if named := os.environ.get("SUITE_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "suite"

@@ -23,7 +23,7 @@ ONLY = {
     "suite.wording": (),
     "suite.text": (*LEAVES, "suite.text"),
     "suite.data": (*LEAVES, "suite.text", "suite.data"),
-    "suite.model": ("suite.errors", "suite.model"),
+    "suite.model": ("suite.errors", "suite.files", "suite.model"),
 }
 # what they may not
 NEVER = {

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from suite.errors import SuiteError
 from suite.model.cache import KVCache
+from suite.model.step.choice import Stepper
 from suite.model.transformer import Transformer
 
 Step = Callable[[Transformer, Tensor, KVCache], Tensor]
@@ -91,6 +92,7 @@ class Decoding:
         weight = transformer.norm.weight
         assert isinstance(weight, Tensor)
         self.device, self.dtype = weight.device, weight.dtype
+        self.stepper = Stepper(transformer)
 
     @property
     def learned(self) -> bool:
@@ -123,6 +125,8 @@ class Decoding:
         fed = self._fill(tokens)
         for history, token in zip(self.tokens, fed, strict=True):
             history.append(token)
+        if not self.compile and (logits := self.stepper(fed, self.cache)) is not None:
+            return logits  # (B, V)
         new = torch.tensor([[token] for token in fed], device=self.device)  # (B, 1)
         if not self.compile:
             return decoding_step(self.transformer, new, self.cache)  # (B, V)
