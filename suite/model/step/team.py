@@ -38,7 +38,7 @@ class Team:
             yield
             return
         try:
-            self.job = weakref.WeakMethod(help)  # type: ignore[arg-type,assignment]
+            self.job = weakref.WeakMethod(help)
             for place, asleep in enumerate(self.asleep):
                 if asleep:  # one that falls asleep right now misses a step, which others do without it
                     self.asleep[place] = False
