@@ -9,7 +9,7 @@ share a key/value head, `N` keys.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit
+from numba import carray, njit  # type: ignore[attr-defined]
 
 from suite.model.step.atomics import bits_of_float, float_of_bits, floats_at
 from suite.model.step.layout import BFLOAT16, FLOAT16, FLOAT32, GELU, GELU_TANH, INT8, RELU2

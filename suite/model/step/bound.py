@@ -150,7 +150,8 @@ class BoundStep:
         self.room = {name: np.zeros((rows, size), np.float32) for name, size in sizes.items()}
         self.room["own"] = np.zeros((self.threads, int(model["scratch"])), np.float32)
         self.ids, self.newest, self.places = np.zeros((3, rows), np.int64)
-        for name, array in (*self.room.items(), ("ids", self.ids), ("newest", self.newest), ("places", self.places)):
+        rooms: dict[str, Any] = {**self.room, "ids": self.ids, "newest": self.newest, "places": self.places}
+        for name, array in rooms.items():
             model[name] = array.ctypes.data
 
     def _rotations(self) -> None:
@@ -174,7 +175,7 @@ def threads_for(transformer: Transformer, rows: int) -> int:
     """Threads that are worth their waiting for each other: at most PyTorch's number, fewer for small models."""
     size = sum(tensor.nbytes for tensor in (*transformer.blocks.parameters(), *transformer.blocks.buffers()))
     head: Any = transformer.head.weight
-    return max(1, min(torch.get_num_threads(), (size + head.nbytes) * rows // SHARE))
+    return max(1, min(torch.get_num_threads(), int(size + head.nbytes) * rows // SHARE))
 
 
 def why_not(transformer: Transformer, cache_dtype: torch.dtype = torch.float32) -> str | None:

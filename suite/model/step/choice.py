@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 MODES = ("auto", "torch", "compiled")
 LOADING = 0.5  # seconds that loading the code takes, about
 STALE = 300.0  # seconds after which a compiling process is taken for dead
+COMPILED = ("arithmetic", "atomics", "layout", "machine", "multiply", "work")  # files whose functions are compiled
 COMPLETE, COMPILING = "complete", "compiling"  # files in the directory of the code
 
 
@@ -52,8 +53,7 @@ class Stepper:
     def __init__(self, transformer: Transformer) -> None:
         self.transformer = transformer
         self.bound: BoundStep | None = None
-        self.open = mode() != "torch" and transformer.norm.weight.device.type == "cpu"  # type: ignore[union-attr]
-        self.since = 0.0
+        self.open = mode() != "torch" and transformer.norm.weight.device.type == "cpu"
         if self.open and not installed():
             tell("decoding with PyTorch: Numba is not installed")
             self.open = False
@@ -154,7 +154,8 @@ def code_directory() -> Path | None:
     from llvmlite import binding
 
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for name in COMPILED:
+        source = Path(__file__).with_name(f"{name}.py")
         digest.update(f"{source} {source.stat().st_mtime_ns} {source.stat().st_size}".encode())
     features = binding.get_host_cpu_features().flatten()
     versions = importlib.metadata.version("numba"), llvmlite.__version__, platform.python_version()
@@ -206,8 +207,9 @@ def import_kernels(directory: Path | None) -> None:
     """Import the compiled functions, which compiles them or loads them from a directory (None: they are not kept)."""
     import numba
 
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(directory or "")  # read while the functions are made, and of no effect afterwards
+    config: Any = numba.config
+    before = config.CACHE_DIR
+    config.CACHE_DIR = str(directory or "")  # read while the functions are made, and of no effect afterwards
     try:
         from suite.model.step import work
     except Exception:  # perhaps a damaged file
@@ -216,7 +218,7 @@ def import_kernels(directory: Path | None) -> None:
         shutil.rmtree(directory, ignore_errors=True)
         raise
     finally:
-        numba.config.CACHE_DIR = before
+        config.CACHE_DIR = before
     assert work.work is not None
     if directory is not None:
         with suppress(OSError):

@@ -85,6 +85,7 @@ def multiply_(kind, weights, step, first, last, x, inputs, rows, out, out_step):
 
 
 multiply = types.ExternalFunction("suite_multiply", SIGNATURE)
-KEPT = bool(config.CACHE_DIR)  # whether compiled code is kept on disk; `choice.py` says where
+# whether compiled code is kept on disk; `choice.py` says where
+KEPT = bool(config.CACHE_DIR)  # type: ignore[attr-defined]
 compiled = cfunc(SIGNATURE, cache=KEPT)(multiply_)
 binding.add_symbol("suite_multiply", compiled.address)
