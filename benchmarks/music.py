@@ -28,8 +28,9 @@ from suite.data.midi import read_midi
 from suite.data.performance import Performance
 from suite.data.recordings import read_recordings, split_by_piece
 from suite.errors import DataError
+from suite.files import cache_directory
 from suite.tasks.music.task import MusicTask
-from suite.training.fit import cache_directory, fit_data, kept
+from suite.training.fit import fit_data, kept
 from suite.training.recipe import Recipe
 
 RECIPES = Path(__file__).parents[1] / "tasks" / "music"

@@ -185,3 +185,13 @@ def locked(path: Path, taken: Exception) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+# ---- where things are kept
+
+
+def cache_directory() -> Path:
+    """Where tokenised text, compiled code and the like is kept: $SUITE_CACHE, or suite/ in the user's cache folder."""
+    if named := os.environ.get("SUITE_CACHE"):
+        return Path(named)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "suite"

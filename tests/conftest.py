@@ -10,6 +10,8 @@ from hypothesis import settings
 EXAMPLES = 25  # of each property, where no --hypothesis-profile is named; .ci/run names `ci`, which leaves all of them
 REAL_FSYNC = os.fsync
 
+os.environ.setdefault("SUITE_STEP", "torch")  # tests of the compiled step ask for it; others must not start to compile
+
 settings.register_profile("local", max_examples=EXAMPLES, deadline=None)  # a busy machine is no fault
 settings.load_profile("local")  # before the tests are imported, and before the plugin loads the profile that is named
 

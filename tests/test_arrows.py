@@ -23,7 +23,7 @@ ONLY = {
     "suite.wording": (),
     "suite.text": (*LEAVES, "suite.text"),
     "suite.data": (*LEAVES, "suite.text", "suite.data"),
-    "suite.model": ("suite.errors", "suite.tables", "suite.model"),
+    "suite.model": ("suite.errors", "suite.files", "suite.tables", "suite.model"),
     "suite.tables": ("suite.errors",),
 }
 # what they may not

@@ -28,6 +28,7 @@ class Session:
         revision: branch, tag or commit of a Hugging Face id.
         device: where it runs.
         quantize: type of the weights while decoding.
+        threads: on a CPU; None for those of SUITE_THREADS, or as many as there are cores.
         as_json: results are JSON, for machines.
         quiet: no notices on standard error.
     """
@@ -40,8 +41,11 @@ class Session:
     )
     revision: str | None = setting(None, "Branch, tag or commit of a Hugging Face model.", metavar="REV", shown="main")
     device: str = setting("cpu", "Device to run on: cpu, cuda, cuda:1 or mps.", metavar="NAME")
-    quantize: Literal["float32", "float16", "int8"] = setting(
+    quantize: Literal["float32", "float16", "bfloat16", "int8"] = setting(
         "float32", "Type of the weights in memory; smaller types are faster on a CPU."
+    )
+    threads: int | None = setting(
+        None, "CPU threads to use.", min=1, metavar="N", shown="$SUITE_THREADS, or the cores that may be used"
     )
     as_json: bool = setting(False, "Write the result as JSON.", flags=("--json",))
     quiet: bool = setting(False, "Do not print notices to standard error.", flags=("-q", "--quiet"))
@@ -49,7 +53,9 @@ class Session:
     def load(self, **changes: Any) -> Model:
         """The model that the options name; `changes` are arguments of `suite.load` instead of the session's."""
         from suite.checkpoint import load
+        from suite.model.threads import set_threads
 
+        set_threads(self.threads)
         options: dict[str, Any] = {"revision": self.revision, "device": self.device, "quantize": self.quantize}
         return load(changes.pop("name", self.model), **{**options, **changes})
 

@@ -218,23 +218,33 @@ def locate(
         return cache.scattered(added, length, cache.capacity)
     seen = [0] if cache is None else cache.seen
     start, end = min(seen), max(seen) + length
-    if config.position == "learned" and end > config.context:
-        raise SuiteError(
-            f"{end} tokens are more than the model's context of {config.context}, where its learned positions end"
-        )
+    check_room(config, cache, length)
     if cache is not None:
         wraps = end > cache.capacity
-        if wraps and cache.capacity < config.context + length - 1:
-            raise SuiteError(
-                f"{end} tokens do not fit a cache of {cache.capacity} slots; to slide, it needs "
-                f"{config.context + length - 1}"
-            )
         aligned = not wraps and start == max(seen) and min(added) == length
         if aligned and start and config.compresses:  # compressed layers have a slice for one new token alone
             aligned = length == 1 and end <= (config.sliding_context or end)
         if not aligned:
             return cache.scattered(added, length, end)
     return Aligned(start, end, torch.arange(start, end, device=device))
+
+
+def check_room(config: ModelConfig, cache: KVCache | None, length: int) -> None:
+    """Check that `length` more tokens fit.
+
+    Raises:
+        SuiteError: learned positions end before the last token, or the cache is too small.
+    """
+    end = (max(cache.seen) if cache is not None else 0) + length
+    if config.position == "learned" and end > config.context:
+        raise SuiteError(
+            f"{end} tokens are more than the model's context of {config.context}, where its learned positions end"
+        )
+    if cache is not None and end > cache.capacity and cache.capacity < config.context + length - 1:
+        raise SuiteError(
+            f"{end} tokens do not fit a cache of {cache.capacity} slots; to slide, it needs "
+            f"{config.context + length - 1}"
+        )
 
 
 def make_pattern(

@@ -1,39 +1,38 @@
-"""Weights for decoding on a CPU: in a faster layout, as float16, or as int8 with a scale per row.
+"""Weights for decoding on a CPU: as float16 or bfloat16, or as int8 with a scale per row.
 
 A decoding step reads every weight once and does little arithmetic, so memory bandwidth limits it.
-`prepare_for_inference` makes the weights smaller and faster to read; activations stay float32.
+`prepare_for_inference` makes the weights smaller; activations stay float32. The compiled step (`suite.model.step`)
+reads short weights as they are; PyTorch, which reads prompts, widens them block by block.
 
 Shapes: `O` output channels (rows), `I` input channels (columns).
 """
 
 from __future__ import annotations
 
-import contextlib
-import warnings
-from collections.abc import Callable, Iterator
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from suite.errors import ConfigError, SuiteError
+from suite.model.step import installed
 from suite.model.transformer import Transformer
 
-WEIGHTS = ("float32", "float16", "int8")
+WEIGHTS = ("float32", "float16", "bfloat16", "int8")
+WIDENED = 1 << 18  # weights that are float32 at a time: 1 MiB
 
 
 def prepare_for_inference(transformer: Transformer, weights: str = "float32") -> Transformer:
     """Make a model fast on a CPU, in place; it can no longer be trained.
 
-    float32 weights change their layout alone, and logits move by rounding at most. On a machine without the kernels
-    (anything but an x86 CPU), float16 and int8 save memory but no time.
+    float32 weights change their layout at most, and logits by rounding. Shorter weights save memory everywhere, and
+    time in decoding where Numba is installed.
 
     Args:
         transformer: the model; its old weights are dropped one by one, so that memory never holds both.
-        weights: "float32", "float16" or "int8", for all matrices but the tables of positions.
+        weights: "float32", "float16", "bfloat16" or "int8", for all matrices but the tables of positions.
 
     Returns:
-        the same model, in evaluation mode. With float16 or int8 weights it has no state dict worth saving.
+        the same model, in evaluation mode. With shorter weights it has no state dict worth saving.
 
     Raises:
         ConfigError: `weights` is none of those.
@@ -48,20 +47,24 @@ def prepare_for_inference(transformer: Transformer, weights: str = "float32") ->
         raise ConfigError(f"unknown type of weights {weights!r}; the choices are {', '.join(WEIGHTS)}")
     transformer.eval().requires_grad_(False).float()
     if weights == "float32":
-        for module in transformer.modules():
-            if isinstance(module, nn.Linear):
-                lay_out(module)
+        if not installed():  # the compiled step reads rows, and is faster still
+            for module in transformer.modules():
+                if isinstance(module, nn.Linear):
+                    lay_out(module)
         return transformer
-    shorten: Callable[[Tensor], tuple[Tensor, Tensor | None]] = quantize_int8 if weights == "int8" else _float16
+
+    def shorten(weight: Tensor) -> tuple[Tensor, Tensor | None]:
+        return quantize_int8(weight) if weights == "int8" else (weight.detach().to(getattr(torch, weights)), None)
+
     tied = transformer.head.weight is transformer.tokens.weight
     table, scales = shorten(transformer.tokens.weight)
     if tied:
-        replace(transformer, "head", short_linear(table, scales, None))
+        replace(transformer, "head", ShortLinear(table, scales, None))
     replace(transformer, "tokens", ShortEmbedding(table, scales))
     for module in list(transformer.modules()):
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
-                replace(module, name, short_linear(*shorten(child.weight), child.bias))
+                replace(module, name, ShortLinear(*shorten(child.weight), child.bias))
     return transformer
 
 
@@ -80,19 +83,11 @@ def lay_out(linear: nn.Linear) -> None:
         linear.weight.data = linear.weight.data.t().contiguous().t()
 
 
-def _float16(weight: Tensor) -> tuple[Tensor, None]:
-    return weight.detach().half(), None
+class ShortLinear(nn.Module):
+    """Linear layer with a float16, bfloat16 or int8 weight (O, I), which becomes float32 for the product alone.
 
-
-def short_linear(weight: Tensor, scales: Tensor | None, bias: Tensor | None) -> nn.Module:
-    """The fastest available layer for a float16 weight (O, I), or an int8 weight with scales (O,)."""
-    if weight.device.type != "cpu" or "fbgemm" not in torch.backends.quantized.supported_engines:
-        return WidenedLinear(weight, scales, bias)
-    return Float16Linear(weight, bias) if scales is None else Int8Linear(weight, scales, bias)
-
-
-class WidenedLinear(nn.Module):
-    """Linear layer that converts its float16 or int8 weight (O, I) for every product: slow, but works on any device."""
+    Activations are not rounded, so that results are those of the dequantized weights on every machine.
+    """
 
     weight: Tensor
     scales: Tensor | None
@@ -106,14 +101,24 @@ class WidenedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., I) -> (..., O)."""
-        out = F.linear(x, self.weight.to(x.dtype))
+        out = F.linear(x, self.weight.to(x.dtype)) if x.device.type != "cpu" or x.requires_grad else self._blocks(x)
         if self.scales is not None:
             out = out * self.scales
         return out if self.bias is None else out + self.bias
 
+    def _blocks(self, x: Tensor) -> Tensor:
+        """The product, widening as many channels at a time as stay in the CPU's cache."""
+        channels, inputs = self.weight.shape
+        rows = x.reshape(-1, inputs)
+        out, widened = x.new_empty(len(rows), channels), x.new_empty(max(16, WIDENED // inputs), inputs)
+        for start in range(0, channels, len(widened)):
+            part = self.weight[start : start + len(widened)]
+            torch.mm(rows, widened[: len(part)].copy_(part).t(), out=out[:, start : start + len(part)])
+        return out.view(*x.shape[:-1], channels)
+
 
 class ShortEmbedding(nn.Module):
-    """Embedding table (V, D) in float16 or int8; rows are converted to float32 when they are looked up."""
+    """Embedding table (V, D) in float16, bfloat16 or int8; rows are converted to float32 when they are looked up."""
 
     weight: Tensor
     scales: Tensor | None
@@ -127,63 +132,6 @@ class ShortEmbedding(nn.Module):
         """(...) -> (..., D) float32."""
         rows = F.embedding(ids, self.weight).float()
         return rows if self.scales is None else rows * self.scales[ids][..., None]
-
-
-class Float16Linear(nn.Module):
-    """float16 weight (O, I), products in float32."""
-
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
-        super().__init__()
-        with _engine():
-            self.packed = torch.ops.quantized.linear_prepack_fp16(weight.float(), bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., I) -> (..., O)."""
-        out: Tensor = torch.ops.quantized.linear_dynamic_fp16(x, self.packed)
-        return out
-
-
-class Int8Linear(nn.Module):
-    """int8 weight (O, I) with scales (O,); each row of input is rounded to 8 bits too, for the product alone."""
-
-    bias: Tensor | None
-
-    def __init__(self, weight: Tensor, scales: Tensor, bias: Tensor | None) -> None:
-        super().__init__()
-        self.register_buffer("bias", bias)
-        # without VNNI the kernel adds pairs of products in 16 bits, which holds no more than 7 bits of input
-        self.bits = 8 if torch.cpu._is_vnni_supported() else 7
-        with _engine(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=".*quantized tensor creation functions")
-            zeros = torch.zeros(len(scales), dtype=torch.long)
-            quantized = torch._make_per_channel_quantized_tensor(weight, scales.double(), zeros, 0)
-            self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(..., I) -> (..., O)."""
-        if x.numel() == x.shape[-1]:
-            one: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, self.bits == 7)
-            return one
-        # the kernel knows one scale for all rows, so each row is brought to [-1, 1] first: a row's result must not
-        # depend on how large its batch-mates are
-        size = x.abs().amax(dim=-1, keepdim=True).clamp_(min=1e-30)  # (..., 1)
-        levels = 2 ** (self.bits - 1)
-        out: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
-            x / size, 1 / (levels - 1), levels, self.packed
-        )
-        # the kernel has added the bias to the product of the row as it was brought to [-1, 1]
-        return out * size if self.bias is None else torch.lerp(self.bias, out, size)
-
-
-@contextlib.contextmanager
-def _engine() -> Iterator[None]:
-    """Pack weights for FBGEMM, whose one-row products are the fastest, whatever engine is set."""
-    before = torch.backends.quantized.engine
-    torch.backends.quantized.engine = "fbgemm"
-    try:
-        yield
-    finally:
-        torch.backends.quantized.engine = before
 
 
 def quantize_int8(weight: Tensor) -> tuple[Tensor, Tensor]:

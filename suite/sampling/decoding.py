@@ -19,6 +19,7 @@ from torch import Tensor
 from suite.errors import SuiteError
 from suite.model.cache import KVCache
 from suite.model.config import ModelConfig
+from suite.model.step.choice import Stepper
 from suite.model.transformer import Transformer
 from suite.sampling.row_cache import RowCache
 
@@ -109,6 +110,7 @@ class Decoding:
         weight = transformer.norm.weight
         assert isinstance(weight, Tensor)
         self.device, self.dtype = weight.device, weight.dtype
+        self.stepper = Stepper(transformer)
 
     @property
     def learned(self) -> bool:
@@ -144,6 +146,8 @@ class Decoding:
         fed = self._fill(tokens)
         for history, token in zip(self.tokens, fed, strict=True):
             history.append(token)
+        if not self.compile and (logits := self.stepper(fed, self.cache)) is not None:
+            return logits  # (B, V)
         new = torch.tensor([[token] for token in fed], device=self.device)  # (B, 1)
         if not self.compile:
             return decoding_step(self.transformer, new, self.cache)  # (B, V)

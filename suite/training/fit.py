@@ -31,7 +31,7 @@ from suite.checkpoint import (
     write_atomic,
 )
 from suite.errors import ConfigError
-from suite.files import locked, move_aside
+from suite.files import cache_directory, locked, move_aside
 from suite.model import ModelConfig, Transformer
 from suite.model.heads import Headed
 from suite.model.lora import add_lora, additions
@@ -58,13 +58,6 @@ class Fitted:
     result: TrainResult
     checkpoint: Path
     parameters: int
-
-
-def cache_directory() -> Path:
-    """Where tokenised text and the like is kept: $SUITE_CACHE, or suite/ in the user's cache folder."""
-    if named := os.environ.get("SUITE_CACHE"):
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "suite"
 
 
 def fit(

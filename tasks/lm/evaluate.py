@@ -15,10 +15,10 @@ from suite.data.hub import to_evaluate
 from suite.data.text import TokenDocuments, tokenize_corpus
 from suite.errors import DataError
 from suite.evaluation import Figure, NGrams, Report, Table, token_losses, xz_bits_per_byte
+from suite.files import cache_directory
 from suite.task.kit.prepare import spread
 from suite.tasks.lm.options import LMEvalOptions
 from suite.text.tokenizer import Tokenizer
-from suite.training.fit import cache_directory
 from suite.wording import count
 
 DEFAULTS = LMEvalOptions()

@@ -18,6 +18,7 @@ from suite.data.performance import Performance
 from suite.data.recordings import Recording, read_recordings, split_by_piece
 from suite.errors import DataError
 from suite.evaluation import NGrams, Report, token_losses
+from suite.files import cache_directory
 from suite.tasks.music import metrics, pipeline
 from suite.tasks.music.format import Format
 from suite.tasks.music.options import MusicEvalOptions
@@ -25,7 +26,6 @@ from suite.tasks.music.samples import compare
 from suite.tasks.music.tables import as_report
 from suite.tasks.music.task import lines_of_lost
 from suite.tasks.music.texture import textures
-from suite.training.fit import cache_directory
 from suite.wording import count
 
 DEFAULTS = MusicEvalOptions()
