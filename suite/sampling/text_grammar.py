@@ -106,7 +106,7 @@ class TextGrammar(Generic[S]):
                 self.beginnings.setdefault(code[:length], []).append(one)
         self.steps: dict[tuple[S, str], S | None] = {}
         self.shared: dict[tuple[int, Written[S]], Ids] = {}
-        self.masks: dict[Written[S], Tensor] = {}
+        self._kept: dict[Written[S], Tensor] = {}
 
     def start(self, prompt: Sequence[int], /) -> Written[S]:
         """Return the state before the text, whatever the prompt."""
@@ -122,13 +122,13 @@ class TextGrammar(Generic[S]):
 
     def allowed(self, state: Written[S], /) -> Tensor:
         """(V,) bool, True for tokens whose text may come next."""
-        mask = self.masks.get(state)
+        mask = self._kept.get(state)
         if mask is None:
             allowed = np.zeros(len(self.trie.pieces), dtype=np.bool_)
             allowed[self._below(self.trie.root, state)] = True
             if not state.pending and self.automaton.may_end(state.inner):
                 allowed[list(self.ends)] = True
-            mask = self.masks[state] = torch.from_numpy(allowed)
+            mask = self._kept[state] = torch.from_numpy(allowed)
         return mask
 
     def _below(self, node: _Node, state: Written[S]) -> Ids:
