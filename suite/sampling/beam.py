@@ -205,7 +205,7 @@ def settled(beams: Ints) -> Ints:
     prompts, count = beams.shape
     numbers = np.arange(count)
     extends = beams[:, None, :] == numbers[:, None]  # (P, K rows, K hypotheses)
-    places = extends.argmax(axis=2)  # (P, K): the first hypothesis that extends what the row holds
+    places: Ints = extends.argmax(axis=2)  # (P, K): the first hypothesis that extends what the row holds
     staying = places[np.arange(prompts)[:, None], beams] == numbers  # (P, K)
     # a prompt has as many free rows as hypotheses that move, and both are read in the same order
     places[~extends.any(axis=2)] = np.nonzero(~staying)[1]
@@ -279,7 +279,7 @@ class _Search:
         each = np.arange(len(order))[:, None]
         live = live[each, order]
         order = np.where(live, order, order[:, :1])  # copies of the best, so that the batch stays rectangular
-        totals, beams, tokens = (values[each, order] for values in found)
+        totals, beams, tokens = found.totals[each, order], found.beams[each, order], found.tokens[each, order]
         totals[~live] = -np.inf
         last = self.limits[self.prompts] == length
         for place in np.flatnonzero(last):
@@ -314,8 +314,8 @@ class _Search:
         """(P,) whether the best live hypotheses, with log-probabilities (P,), can still reach the best `n_best`."""
         limits = self.limits[self.prompts]
         reachable = np.maximum(totals / self.divisors[length + 1], totals / self.divisors[limits])
-        few = self.counts[self.prompts] < self.n_best
-        return few | (reachable > self.scores[self.prompts, -1])
+        found: Bools = (self.counts[self.prompts] < self.n_best) | (reachable > self.scores[self.prompts, -1])
+        return found
 
     def _hypothesis(self, tokens: tuple[int, ...], logprob: float, finish: Finish, length: int) -> Hypothesis:
         score = logprob / float(self.divisors[length])
@@ -327,7 +327,8 @@ class _Search:
         order = np.arange(np.count_nonzero(going))  # which prompt takes each place: the last move to where one ended
         order[~going[: len(order)]] = np.flatnonzero(going[len(order) :]) + len(order)
         places = settled(beams[order])  # (P, K)
-        beams, tokens, totals = (values[order[:, None], places] for values in (beams, tokens, totals))
+        taken = (order[:, None], places)
+        beams, tokens, totals = beams[taken], tokens[taken], totals[taken]
         rows = order[:, None] * width + beams
         old = self.tokens[order[:, None], beams]  # (P, K, T) of the hypotheses that are extended
         shared = np.full(rows.shape, -1)

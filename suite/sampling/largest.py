@@ -28,12 +28,7 @@ def largest(scores: Tensor, added: NDArray[np.float64], count: int) -> tuple[NDA
     groups, rows = added.shape
     vocabulary = scores.shape[1]
     if not in_numpy(scores):
-        values, ids = scores.topk(min(count, vocabulary), dim=1)  # (B, N): N of a row are always enough
-        values = values.double() + torch.from_numpy(added).to(scores.device).view(-1, 1)
-        best, places = values.view(groups, -1).topk(min(count, rows * values.shape[1]), dim=1)
-        row = places // values.shape[1]
-        places = row * vocabulary + ids.view(groups, -1).gather(1, places)
-        return best.cpu().numpy(), places.cpu().numpy()
+        return largest_by_topk(scores, added, count)
     # the largest entries lie in the blocks with the largest maxima
     group = np.arange(groups)[:, None]  # (P, 1)
     maxima = block_maxima(scores).reshape(groups, rows, -1) + added[:, :, None]  # (P, K, blocks)
@@ -53,6 +48,18 @@ def largest(scores: Tensor, added: NDArray[np.float64], count: int) -> tuple[NDA
     return values[group, order], places[group, order]
 
 
+def largest_by_topk(
+    scores: Tensor, added: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """`largest` for tensors that NumPy cannot read."""
+    groups, vocabulary = len(added), scores.shape[1]
+    values, ids = scores.topk(min(count, vocabulary), dim=1)  # (B, N): N of a row are always enough
+    values = values.double() + torch.from_numpy(added).to(scores.device).view(-1, 1)
+    best, found = values.view(groups, -1).topk(min(count, values.numel() // groups), dim=1)  # (P, N)
+    columns = ids.view(groups, -1).gather(1, found)
+    return best.cpu().numpy(), (found // values.shape[1] * vocabulary + columns).cpu().numpy()
+
+
 def places_of_largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
     """The columns of the `count` largest entries of each row of (P, M), or of all if there are fewer; rising."""
     if count >= values.shape[1]:
@@ -65,7 +72,7 @@ def places_of_largest(values: NDArray[np.float64], count: int) -> NDArray[np.int
 def block_maxima(scores: Tensor) -> NDArray[np.float64]:
     """(B, V) -> (B, V / BLOCK, rounded up), the maximum of each block of columns."""
     whole = scores.shape[1] // BLOCK * BLOCK
-    parts = [scores[:, :whole].unflatten(1, (-1, BLOCK)).amax(dim=2)] if whole else []
+    parts = [scores[:, :whole].reshape(len(scores), -1, BLOCK).amax(dim=2)] if whole else []
     if whole < scores.shape[1]:
         parts.append(scores[:, whole:].amax(dim=1, keepdim=True))
     return (torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]).detach().double().numpy()

@@ -173,10 +173,15 @@ def copy_rows(layers: Tensor, places: Sequence[int], sources: Sequence[int], fir
         for (to, _, first), copied in zip(parts, copies, strict=True):
             slots[:, to, :, first:stop] = copied
         return
-    indices = [
-        (torch.tensor(to, device=layers.device), torch.tensor(come, device=layers.device)) for to, come, _ in parts
-    ]
+    move_tails(layers, parts, stop)
+
+
+def move_tails(layers: Tensor, parts: Sequence[tuple[list[int], list[int], int]], stop: int) -> None:
+    """`copy_rows` on other devices: each part is the rows to change, their sources, and the first slot to copy."""
     tails = [layers.narrow(3, first, stop - first) for _, _, first in parts]
-    moved = [tail.index_select(1, come) for tail, (_, come) in zip(tails, indices, strict=True)]
-    for tail, (to, _), rows in zip(tails, indices, moved, strict=True):
-        tail.index_copy_(1, to, rows)
+    device = layers.device
+    moved = [
+        tail.index_select(1, torch.tensor(come, device=device)) for tail, (_, come, _) in zip(tails, parts, strict=True)
+    ]
+    for tail, (to, _, _), rows in zip(tails, parts, moved, strict=True):
+        tail.index_copy_(1, torch.tensor(to, device=device), rows)

@@ -30,6 +30,7 @@ from torch import Tensor
 from suite.errors import ConfigError
 from suite.sampling.largest import head, keep_largest
 
+Indices = Sequence[int] | NDArray[np.int64]
 NEVER = torch.tensor(-torch.inf)  # the logit of a token that may not be chosen
 NUCLEUS_GUESSES = (256, 4096)  # most nuclei are smaller, and taking the top 256 costs far less than sorting 50,000
 
@@ -223,7 +224,7 @@ def penalize_repetition(logits: Tensor, seen: Tensor, penalty: float) -> Tensor:
     return torch.where(seen, torch.where(logits > 0, logits / penalty, logits * penalty), logits)
 
 
-def forbid(logits: Tensor, rows: Sequence[int], tokens: Sequence[int]) -> Tensor:
+def forbid(logits: Tensor, rows: Indices, tokens: Indices) -> Tensor:
     """Set pairs of row and token id to -inf in the logits (B, V); a row left without any token is unchanged."""
     if not len(rows):
         return logits

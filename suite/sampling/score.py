@@ -66,7 +66,7 @@ def continuation_logprobs(
             logits = transformer.logits(torch.cat(real))  # (tokens that are not padding, V)
             targets = torch.cat([row[1:] for row in rows]).to(device)
             losses = torch.nn.functional.cross_entropy(logits, targets, reduction="none").cpu()
-            later = list(losses.neg().split(lengths))
+            later = list(torch.split_with_sizes(losses.neg(), lengths))
         for place, row, scores in zip(places, rows, later, strict=True):
             found[place] = torch.cat((opening[row[:1]], scores))
     return [found[place] for place in range(len(continuations))]

@@ -15,7 +15,7 @@ from torch import Tensor
 from suite.model import KVCache, ModelConfig, Transformer
 from suite.sampling import beam_search
 from suite.sampling.beam import settled
-from suite.sampling.row_cache import RowCache
+from suite.sampling.row_cache import RowCache, copy_rows, move_tails
 from suite.sampling.rules import Ngrams
 
 VOCABULARY = 9
@@ -189,6 +189,16 @@ def test_what_rows_share_is_not_copied(moves: list[tuple[int, int]]) -> None:
             assert torch.equal(new[place, :, count:6], old[source, :, count:6])
             if place != source and place not in rows:
                 assert torch.equal(new[place, :, :6], old[source, :, :6])
+
+
+def test_rows_move_on_other_devices_as_on_a_cpu() -> None:
+    """Rows that change places, with tails of different lengths."""
+    layers = torch.randn(4, 5, 2, 9, 3, generator=torch.Generator().manual_seed(0))
+    places, sources, firsts = [0, 1, 3], [1, 0, 4], [2, 2, 7]
+    one, other = layers.clone(), layers.clone()
+    copy_rows(one, places, sources, firsts, 8)
+    move_tails(other, [([0, 1], [1, 0], 2), ([3], [4], 7)], 8)
+    assert torch.equal(one, other) and not torch.equal(one, layers)
 
 
 def test_forks_copy_only_what_they_do_not_share(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from suite.sampling.largest import head, keep_largest, largest
+from suite.sampling.largest import head, keep_largest, largest, largest_by_topk
 from suite.sampling.rules import Ngrams, repeats
 
 
@@ -19,6 +19,7 @@ def test_the_largest_of_groups_of_rows(
     scores = generator.normal(size=(groups * rows, vocabulary)) if scores is None else scores
     added = generator.choice([0.0, -1.0, -np.inf], (groups, rows), p=[0.5, 0.3, 0.2])
     values, places = largest(torch.tensor(scores, dtype=torch.float32), added, count)
+    np.testing.assert_array_equal(largest_by_topk(torch.tensor(scores).float(), added, count)[0], values)
     every = scores.astype(np.float32).reshape(groups, rows, vocabulary) + added[:, :, None]
     expected = -np.sort(-every.reshape(groups, -1), axis=1)[:, :count]
     np.testing.assert_array_equal(values, expected)
