@@ -72,7 +72,7 @@ class Checkpoint:
 
     Attributes:
         config: the model's shape.
-        state_dict: float32 weights, whatever type they are stored in.
+        state_dict: float32 weights, whatever type they are stored in; from `transformers` in the type they have there.
         head: weight (C, D) and bias (C,) of the task's head, float32; empty if it has no head.
         tokenizer: None if tokens are not text (music events).
         task: name of the task the model was trained for.
@@ -267,7 +267,7 @@ def load_checkpoint(
     settings = read_config(directory) if settings is None else settings
     path = directory / "config.json"
     if settings.get("format") != "suite":
-        raise CheckpointError(f'{path} does not say "format": "suite"; suite.load also reads GPT-2 directories')
+        raise CheckpointError(f'{path} does not say "format": "suite"; suite.load also reads those of transformers')
     version = settings.get("version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise CheckpointError(

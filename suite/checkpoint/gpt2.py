@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from suite.checkpoint.format import Checkpoint, expected_tensors, read_config, untied
-from suite.checkpoint.tensors import check_shapes, read_tensors, write_atomic, write_tensors
+from suite.checkpoint.shards import read_weights
+from suite.checkpoint.tensors import check_shapes, write_atomic, write_tensors
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import Activation, ModelConfig
 
@@ -79,7 +80,7 @@ def read(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoi
     from suite.text.tokenizer import Tokenizer
 
     config = read_model_config(directory, settings)
-    tensors, source = _read_weights(directory)
+    tensors, source = read_weights(directory)
     tensors = _plain_names(tensors, config, source)
     expected = expected_tensors(config)
     check_shapes(tensors, to_transformers(expected), source)
@@ -138,25 +139,6 @@ def read_model_config(directory: Path, settings: Mapping[str, Any] | None = None
         )
     except (ConfigError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: {error}") from error
-
-
-def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
-    """Return all tensors of a directory by name, and the path of the file to name in errors."""
-    single, index = directory / "model.safetensors", directory / "model.safetensors.index.json"
-    if single.exists():
-        return read_tensors(single), single
-    if not index.exists():
-        raise CheckpointError(
-            f"{directory} has no model.safetensors; weights in a pytorch_model.bin are pickled, and reading a pickle "
-            "runs whatever code is in it: load it once with transformers and save_pretrained it again"
-        )
-    try:
-        shards = sorted({str(name) for name in json.loads(index.read_bytes())["weight_map"].values()})
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        raise CheckpointError(f"{index} is not an index of safetensors files: {error!r}") from error
-    if outside := [name for name in shards if Path(name).name != name]:
-        raise CheckpointError(f"{index} names {outside[0]!r}, which is not a file in the same folder")
-    return {name: tensor for shard in shards for name, tensor in read_tensors(directory / shard).items()}, index
 
 
 def _plain_names(tensors: Mapping[str, Tensor], config: ModelConfig, source: Path) -> dict[str, Tensor]:
@@ -261,9 +243,9 @@ def export(
         model.tokenizer.save(directory)
     if (card := model.directory / "README.md").exists():  # it has the licence of the training data
         write_atomic(directory / "README.md", card.read_bytes())
-    ends = _end_tokens(model.tokenizer)
-    write_atomic(directory / "generation_config.json", _json(ends))
-    write_atomic(directory / "config.json", _json(_their_config(model.config) | ends | {"dtype": storage}))
+    ends = end_tokens(model.tokenizer)
+    write_atomic(directory / "generation_config.json", to_json(ends))
+    write_atomic(directory / "config.json", to_json(_their_config(model.config) | ends | {"dtype": storage}))
 
 
 def _their_config(config: ModelConfig) -> dict[str, Any]:
@@ -288,12 +270,13 @@ def _their_config(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _end_tokens(tokenizer: Tokenizer | None) -> dict[str, int | None]:
+def end_tokens(tokenizer: Tokenizer | None) -> dict[str, int | None]:
     """Ids of the special tokens that begin, end and pad a text; None if missing, else GPT2Config assumes 50256."""
     specials = {} if tokenizer is None else tokenizer.specials
     end = specials.get("<eos>")
     return {"bos_token_id": specials.get("<bos>", end), "eos_token_id": end, "pad_token_id": specials.get("<pad>")}
 
 
-def _json(settings: Mapping[str, Any]) -> bytes:
+def to_json(settings: Mapping[str, Any]) -> bytes:
+    """Content of a settings file."""
     return (json.dumps(settings, indent=2) + "\n").encode()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import torch
 
-from suite.checkpoint import gpt2
+from suite.checkpoint import foreign
 from suite.checkpoint.format import Checkpoint, load_checkpoint, read_config, save_checkpoint
 from suite.checkpoint.hub import local, resolve
 from suite.checkpoint.model import Model, assemble, find_device
@@ -33,8 +33,9 @@ def load(
     """Load a model by name.
 
     Args:
-        name: an embedded checkpoint ("lm"), a directory (ours, or GPT-2 as `transformers` saves it), "gpt2",
-            "gpt2-medium", "gpt2-large", "gpt2-xl", or another Hugging Face id whose files are in either format.
+        name: an embedded checkpoint ("lm"), a directory (ours, or a model of `transformers` of an architecture in
+            `families`), "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", or another Hugging Face id whose files are in
+            either format.
         device: device of the weights.
         dtype: type of the weights (None: float32).
         quantize: prepare for inference only, with "float32", "float16" or "int8" weights (None: unchanged, ready to
@@ -81,7 +82,7 @@ def convert(
     Args:
         name: the model's name, as for `load`.
         directory: created if missing; must not contain a model.
-        to: "transformers" (a GPT-2 directory) or "suite".
+        to: "transformers" (as the architecture there that can hold the model) or "suite".
         storage: type of the weights on disk; int8 for "suite" only.
         revision: branch, tag or commit of a Hugging Face id.
 
@@ -98,7 +99,7 @@ def convert(
     if to == "transformers":
         if storage == "int8":
             raise ConfigError("int8 is a storage type of suite's own format; transformers gets float32 or float16")
-        gpt2.export(model, directory, storage=storage)
+        foreign.export(model, directory, storage=storage)
     else:
         card = source / "README.md"
         save_checkpoint(
@@ -117,14 +118,14 @@ def convert(
 
 
 def read(directory: Path) -> Checkpoint:
-    """Read a directory in our format or GPT-2's, as its config.json says; an addition is merged into its base.
+    """Read a directory in our format or that of `transformers`, as config.json says; additions are merged.
 
     Raises:
         CheckpointError: it is in neither format, or damaged, or its tokenizer has more ids than the model.
     """
     settings = read_config(directory)
     if settings.get("format") != "suite":
-        checkpoint = gpt2.read(directory, settings)
+        checkpoint = foreign.read(directory, settings)
     elif "base" in settings:
         checkpoint = load_checkpoint(directory, read(resolve(str(settings["base"]["name"]))), settings)
     else:

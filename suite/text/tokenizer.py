@@ -132,6 +132,11 @@ class Tokenizer:
             return cls._from_vocabulary_and_merges(path / "vocab.json", path / "merges.txt")
         raise CheckpointError(f"{path}: no tokenizer here (tokenizer.json, or vocab.json and merges.txt)")
 
+    @staticmethod
+    def found(directory: str | Path) -> bool:
+        """Whether a directory has files of a tokenizer."""
+        return any((Path(directory) / name).is_file() for name in ("tokenizer.json", "vocab.json"))
+
     def save(self, directory: str | Path) -> None:
         """Write `tokenizer.json` (and `tokenizer_config.json`, for `transformers`) into a directory.
 
