@@ -13,6 +13,7 @@ from suite.checkpoint.format import (
     skeleton,
     untied,
 )
+from suite.checkpoint.generation import Generation
 from suite.checkpoint.hub import PUBLISHED, resolve
 from suite.checkpoint.loading import convert, load, read, vocabulary
 from suite.checkpoint.model import Model
@@ -22,6 +23,7 @@ __all__ = [
     "PUBLISHED",
     "Base",
     "Checkpoint",
+    "Generation",
     "Model",
     "Storage",
     "Unfinished",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ from suite.checkpoint import gpt2
 from suite.checkpoint.families import FAMILIES, KNOWN, family_of
 from suite.checkpoint.family import Family, from_family, to_family
 from suite.checkpoint.format import Checkpoint, expected_tensors, read_config, untied
+from suite.checkpoint.generation import read_generation
 from suite.checkpoint.shards import read_weights
 from suite.checkpoint.tensors import check_shapes, write_atomic, write_tensors
 from suite.errors import CheckpointError, ConfigError
@@ -43,12 +45,18 @@ def read(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoi
         CheckpointError: suite does not know the architecture or one of its settings; or the weights are pickled,
             damaged, or missing, extra or misshapen (the tensor is named).
     """
-    from suite.text.tokenizer import Tokenizer
-
     settings = read_config(directory) if settings is None else settings
     family = find_family(directory, settings)
-    if family is None:
-        return gpt2.read(directory, settings)
+    checkpoint = gpt2.read(directory, settings) if family is None else _read_family(family, directory, settings)
+    generation = read_generation(directory, settings, checkpoint.config.vocab_size)
+    if (tokenizer := checkpoint.tokenizer) is not None and tokenizer.eos is None and generation.stop:
+        tokenizer.specials["<eos>"] = generation.stop[0]
+    return replace(checkpoint, generation=generation)
+
+
+def _read_family(family: Family, directory: Path, settings: Mapping[str, Any]) -> Checkpoint:
+    from suite.text.tokenizer import Tokenizer
+
     config = read_model_config(directory, settings)
     tensors, source = read_weights(directory)
     tensors = _plain_names(family, tensors, config, source)
@@ -133,8 +141,7 @@ def export(
     directory = Path(directory)
     if model.head is not None:
         raise ConfigError(
-            f"a language model of transformers has no place for the head of {model.name}, a model of task "
-            f"{model.task!r}"
+            f"a language model of transformers has no place for the head of a model of task {model.task!r}"
         )
     try:
         gpt2.check_expressible(model.config)
@@ -158,6 +165,10 @@ def export(
         model.tokenizer.save(directory)
     if (card := model.directory / "README.md").exists():  # it has the licence of the training data
         write_atomic(directory / "README.md", card.read_bytes())
-    ends = gpt2.end_tokens(model.tokenizer)
-    write_atomic(directory / "generation_config.json", gpt2.to_json(ends))
+    ends: dict[str, Any] = gpt2.end_tokens(model.tokenizer)
+    if len(model.generation.stop) > 1:
+        ends["eos_token_id"] = list(model.generation.stop)
+    own = model.directory / "generation_config.json"  # what the model came with says more than its tokenizer
+    defaults = own.read_bytes() if model.generation.settings and own.exists() else gpt2.to_json(ends)
+    write_atomic(directory / "generation_config.json", defaults)
     write_atomic(directory / "config.json", gpt2.to_json(settings | ends | {"dtype": storage}))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from suite.checkpoint.generation import Generation
 from suite.checkpoint.tensors import Storage, check_shapes, pack, read_tensors, unpack, write_atomic, write_tensors
 from suite.errors import CheckpointError, ConfigError
 from suite.model.config import ModelConfig
@@ -80,6 +81,7 @@ class Checkpoint:
         tensors: the task's own tensors, besides the model's.
         directory: where it was read from.
         unfinished: progress of its training run; None if the run is finished.
+        generation: the model's own defaults for writing.
     """
 
     config: ModelConfig
@@ -91,6 +93,7 @@ class Checkpoint:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     directory: Path
     unfinished: Unfinished | None = None
+    generation: Generation = field(default_factory=Generation)
 
 
 def check_head(head: Mapping[str, Tensor], config: ModelConfig, path: Path) -> None:

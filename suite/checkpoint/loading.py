@@ -95,13 +95,28 @@ def convert(
         raise ConfigError(f"{directory} is the model's own directory; choose another one to write to")
     if local(str(directory)) is not None:
         raise ConfigError(f"{directory} already contains a model; choose a new directory, or remove it")
-    model = load(source)
+    write(load(source), directory, to=to, storage=storage)
+
+
+def write(
+    model: Model,
+    directory: Path | str,
+    *,
+    to: Literal["transformers", "suite"] = "suite",
+    storage: Storage = "float32",
+) -> None:
+    """Write a loaded model; the arguments are those of `convert`, and files of the same names are replaced.
+
+    Raises:
+        CheckpointError: the directory cannot be written, or the model was quantized when it was loaded.
+        ConfigError: the format cannot represent this model.
+    """
     if to == "transformers":
         if storage == "int8":
             raise ConfigError("int8 is a storage type of suite's own format; transformers gets float32 or float16")
         foreign.export(model, directory, storage=storage)
     else:
-        card = source / "README.md"
+        card = model.directory / "README.md"
         save_checkpoint(
             directory,
             model.config,
