@@ -36,8 +36,8 @@ def evaluate(
     """Loss of a model on text, compared with baselines on the same text.
 
     The documents are concatenated, each followed by `<eos>`, which counts as a token; another `<eos>` precedes the
-    first. Bits per byte divide by the UTF-8 bytes of the documents, so that models with different vocabularies, and xz,
-    can be compared.
+    first, or what the model's tokenizer puts in front of a text. Bits per byte divide by the UTF-8 bytes of the
+    documents, so that models with different vocabularies, and xz, can be compared.
 
     Args:
         model: to evaluate.
