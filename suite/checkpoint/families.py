@@ -7,15 +7,14 @@ reading what the family would write for it gives the same model again; see `fami
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import Any
 
 from suite.checkpoint.family import Family, normal_form
 from suite.errors import ConfigError
 from suite.model.config import Activation, ModelConfig
 
-GATED: Mapping[str, Activation] = {"silu": "swiglu"}
-PLAIN: Mapping[str, Activation] = {
+GATED: dict[str, Activation] = {"silu": "swiglu"}
+PLAIN: dict[str, Activation] = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",

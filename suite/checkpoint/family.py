@@ -44,10 +44,10 @@ class Family:
 
     model_type: str
     architecture: str
-    settings: Mapping[str, str]
-    choices: Mapping[str, Any]
-    defaults: Mapping[str, Any]
-    activations: Mapping[str, Activation]
+    settings: dict[str, str]
+    choices: dict[str, Any]
+    defaults: dict[str, Any]
+    activations: dict[str, Activation]
     outside: Mapping[str, str]
     layer: str
     block: Mapping[str, tuple[str, ...]]
@@ -72,7 +72,7 @@ class Family:
             raise ConfigError(
                 f"hidden_act is {activation!r}; in {self.model_type} models, suite knows {', '.join(self.activations)}"
             )
-        fields = {name: settings.get(key) for name, key in self.settings.items()}
+        fields: dict[str, Any] = {name: settings.get(key) for name, key in self.settings.items()}
         for name in (*WHOLE, *WHOLE_OR_NONE):
             value = fields.get(name)
             if type(value) is not int and (value is not None or name in WHOLE):
@@ -96,7 +96,7 @@ class Family:
         )
 
     def _windows(self, settings: Mapping[str, Any]) -> tuple[int, ...]:
-        layers, window = settings["num_hidden_layers"], settings.get("sliding_window")
+        window, layers = settings.get("sliding_window"), int(settings["num_hidden_layers"])
         if self.windows == "none" or window is None or (self.windows == "some" and not settings["use_sliding_window"]):
             return ()
         if type(window) is not int or window < 1:
@@ -158,7 +158,7 @@ class Family:
     def write_settings(self, config: ModelConfig) -> dict[str, Any]:
         """The content of a config.json for a model; what the family cannot express is left out, see `differences`."""
         activations = {ours: theirs for theirs, ours in reversed(self.activations.items())}
-        written = {
+        written: dict[str, Any] = {
             "architectures": [self.architecture],
             "model_type": self.model_type,
             "hidden_act": activations.get(config.activation, next(iter(self.activations))),
@@ -236,9 +236,9 @@ def to_family(family: Family, config: ModelConfig, state_dict: Mapping[str, Tens
         if amount := offset(family, name):
             tensor = tensor.float() - amount
         if rearranged(family, name):
-            tensor = tensor.unflatten(0, (3, config.n_head, -1)).transpose(0, 1).flatten(0, 2)
+            tensor = tensor.reshape(3, config.n_head, -1, *tensor.shape[1:]).transpose(0, 1).flatten(0, 2)
         if len(names) > 1:
-            parts = tensor.split(heads if len(names) == 3 else tensor.shape[0] // 2)
+            parts = torch.split(tensor, heads if len(names) == 3 else tensor.shape[0] // 2)
             tensors |= dict(zip(names, parts, strict=True))
         else:
             tensors[names[0]] = tensor
@@ -254,7 +254,7 @@ def from_family(
         theirs = [tensors[one] for one in their_names(family, name)]
         tensor = torch.cat(theirs) if len(theirs) > 1 else theirs[0]
         if rearranged(family, name):
-            tensor = tensor.unflatten(0, (config.n_head, 3, -1)).transpose(0, 1).flatten(0, 2)
+            tensor = tensor.reshape(config.n_head, 3, -1, *tensor.shape[1:]).transpose(0, 1).flatten(0, 2)
         if amount := offset(family, name):
             tensor = tensor.float() + amount
         state_dict[name] = tensor

@@ -93,7 +93,7 @@ class LibraryTokenizer(Tokenizer):
         secret = {name: self._secret_names[id] for id, name in self._names.items()}
         if model["type"] == "BPE":
             model["vocab"] = {secret.get(word, word): id for word, id in model["vocab"].items()}
-            model["unk_token"] = secret.get(model.get("unk_token"), model.get("unk_token"))
+            model["unk_token"] = secret.get(str(model.get("unk_token")), model.get("unk_token"))
         else:
             model["vocab"] = [[secret.get(word, word), score] for word, score in model["vocab"]]
         added = [
@@ -161,7 +161,7 @@ class LibraryTokenizer(Tokenizer):
             {key: _replace(value, marks) if isinstance(value, str) else value for key, value in message.items()}
             for message in messages
         ]
-        renderer = PreTrainedTokenizerFast(
+        renderer: Any = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
             tokenizer_object=tokenizers.Tokenizer(tokenizers.models.BPE()),
             chat_template=template if isinstance(template, str) else {one["name"]: one["template"] for one in template},
             **{f"{role}_token": name for role, name in role_tokens(self.settings).items()},
