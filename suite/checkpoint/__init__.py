@@ -10,6 +10,7 @@ from suite.checkpoint.format import (
     skeleton,
     untied,
 )
+from suite.checkpoint.generation import Generation
 from suite.checkpoint.hub import PUBLISHED, resolve
 from suite.checkpoint.loading import convert, load, read, vocabulary
 from suite.checkpoint.model import Model
@@ -20,6 +21,7 @@ __all__ = [
     "PUBLISHED",
     "Base",
     "Checkpoint",
+    "Generation",
     "Model",
     "Storage",
     "Unfinished",

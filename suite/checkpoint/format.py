@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from suite.checkpoint.generation import Generation
 from suite.checkpoint.settings import (
     FORMAT_VERSION,
     Base,
@@ -66,7 +67,7 @@ class Checkpoint:
 
     Attributes:
         config: the model's shape.
-        state_dict: float32 weights, whatever type they are stored in.
+        state_dict: float32 weights, whatever type they are stored in; from `transformers` in the type they have there.
         head: weight (C, D) and bias (C,) of the task's head, float32; empty if it has no head.
         tokenizer: None if tokens are not text (music events).
         task: name of the task the model was trained for.
@@ -74,6 +75,7 @@ class Checkpoint:
         tensors: the task's own tensors, besides the model's.
         directory: where it was read from.
         unfinished: progress of its training run; None if the run is finished.
+        generation: the model's own defaults for writing.
     """
 
     config: ModelConfig
@@ -85,6 +87,7 @@ class Checkpoint:
     tensors: dict[str, Tensor] = field(default_factory=dict)
     directory: Path
     unfinished: Unfinished | None = None
+    generation: Generation = field(default_factory=Generation)
 
 
 def check_head(head: Mapping[str, Tensor], config: ModelConfig, path: Path) -> None:

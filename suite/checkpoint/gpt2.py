@@ -17,11 +17,11 @@ from torch import Tensor
 
 from suite.checkpoint.format import Checkpoint, expected_tensors, untied
 from suite.checkpoint.settings import read_config
+from suite.checkpoint.shards import read_weights
 from suite.checkpoint.tensors import (
     check_layers,
     check_numbers,
     check_shapes,
-    read_tensors,
     write_atomic,
     write_tensors,
 )
@@ -94,7 +94,7 @@ def read(directory: Path, settings: Mapping[str, Any] | None = None) -> Checkpoi
     from suite.text.tokenizer import Tokenizer
 
     config = read_model_config(directory, settings)
-    tensors, source = _read_weights(directory)
+    tensors, source = read_weights(directory)
     tensors = _plain_names(tensors, config, source)
     check_layers(tensors, config.n_layer, source)
     expected = expected_tensors(config)
@@ -158,25 +158,6 @@ def read_model_config(directory: Path, settings: Mapping[str, Any] | None = None
         )
     except ConfigError as error:
         raise CheckpointError(f"{path}: {error}") from error
-
-
-def _read_weights(directory: Path) -> tuple[dict[str, Tensor], Path]:
-    """Return all tensors of a directory by name, and the path of the file to name in errors."""
-    single, index = directory / "model.safetensors", directory / "model.safetensors.index.json"
-    if single.exists():
-        return read_tensors(single), single
-    if not index.exists():
-        raise CheckpointError(
-            f"{directory} has no model.safetensors; weights in a pytorch_model.bin are pickled, and reading a pickle "
-            "runs whatever code is in it: load it once with transformers and save_pretrained it again"
-        )
-    try:
-        shards = sorted({str(name) for name in json.loads(index.read_bytes())["weight_map"].values()})
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"{index} is not an index of safetensors files: {error!r}") from error
-    if outside := [name for name in shards if Path(name).name != name]:
-        raise CheckpointError(f"{index} names {outside[0]!r}, which is not a file in the same folder")
-    return {name: tensor for shard in shards for name, tensor in read_tensors(directory / shard).items()}, index
 
 
 def _plain_names(tensors: Mapping[str, Tensor], config: ModelConfig, source: Path) -> dict[str, Tensor]:
@@ -282,9 +263,9 @@ def export(
         model.tokenizer.save(directory)
     if (card := model.directory / "README.md").exists():  # it has the licence of the training data
         write_atomic(directory / "README.md", card.read_bytes())
-    ends = _end_tokens(model.tokenizer)
-    write_atomic(directory / "generation_config.json", _json(ends))
-    write_atomic(directory / "config.json", _json(_their_config(model.config) | ends | {"dtype": storage}))
+    ends = end_tokens(model.tokenizer)
+    write_atomic(directory / "generation_config.json", to_json(ends))
+    write_atomic(directory / "config.json", to_json(_their_config(model.config) | ends | {"dtype": storage}))
 
 
 def _their_config(config: ModelConfig) -> dict[str, Any]:
@@ -309,12 +290,13 @@ def _their_config(config: ModelConfig) -> dict[str, Any]:
     }
 
 
-def _end_tokens(tokenizer: Tokenizer | None) -> dict[str, int | None]:
+def end_tokens(tokenizer: Tokenizer | None) -> dict[str, int | None]:
     """Ids of the special tokens that begin, end and pad a text; None if missing, else GPT2Config assumes 50256."""
     specials = {} if tokenizer is None else tokenizer.specials
     end = specials.get("<eos>")
     return {"bos_token_id": specials.get("<bos>", end), "eos_token_id": end, "pad_token_id": specials.get("<pad>")}
 
 
-def _json(settings: Mapping[str, Any]) -> bytes:
+def to_json(settings: Mapping[str, Any]) -> bytes:
+    """Content of a settings file."""
     return (json.dumps(settings, indent=2) + "\n").encode()

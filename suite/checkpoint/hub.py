@@ -17,8 +17,11 @@ NEEDED = (
     "model-*.safetensors",
     "model.safetensors.index.json",
     "tokenizer.json",
+    "tokenizer_config.json",
     "vocab.json",
     "merges.txt",
+    "chat_template.jinja",
+    "generation_config.json",
     "README.md",
 )
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)

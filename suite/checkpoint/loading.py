@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 
-from suite.checkpoint import gpt2
+from suite.checkpoint import foreign
 from suite.checkpoint.format import ChangedError, Checkpoint, load_checkpoint, save_checkpoint
 from suite.checkpoint.hub import local, resolve
 from suite.checkpoint.model import Model, assemble, find_device
@@ -35,8 +35,9 @@ def load(
     """Load a model by name.
 
     Args:
-        name: an embedded checkpoint ("lm"), a directory (ours, or GPT-2 as `transformers` saves it), "gpt2",
-            "gpt2-medium", "gpt2-large", "gpt2-xl", or another Hugging Face id whose files are in either format.
+        name: an embedded checkpoint ("lm"), a directory (ours, or a model of `transformers` of an architecture in
+            `families`), "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", or another Hugging Face id whose files are in
+            either format.
         device: device of the weights.
         dtype: type of the weights (None: float32).
         quantize: prepare for inference only, with "float32", "float16" or "int8" weights (None: unchanged, ready to
@@ -83,7 +84,7 @@ def convert(
     Args:
         name: the model's name, as for `load`.
         directory: created if missing; must not contain a model.
-        to: "transformers" (a GPT-2 directory) or "suite".
+        to: "transformers" (as the architecture there that can hold the model) or "suite".
         storage: type of the weights on disk; int8 for "suite" only.
         revision: branch, tag or commit of a Hugging Face id.
 
@@ -96,13 +97,28 @@ def convert(
         raise ConfigError(f"{directory} is the model's own directory; choose another one to write to")
     if local(str(directory)) is not None:
         raise ConfigError(f"{directory} already contains a model; choose a new directory, or remove it")
-    model = load(source)
+    write(load(source), directory, to=to, storage=storage)
+
+
+def write(
+    model: Model,
+    directory: Path | str,
+    *,
+    to: Literal["transformers", "suite"] = "suite",
+    storage: Storage = "float32",
+) -> None:
+    """Write a loaded model; the arguments are those of `convert`, and files of the same names are replaced.
+
+    Raises:
+        CheckpointError: the directory cannot be written, or the model was quantized when it was loaded.
+        ConfigError: the format cannot represent this model.
+    """
     if to == "transformers":
         if storage == "int8":
             raise ConfigError("int8 is a storage type of suite's own format; transformers gets float32 or float16")
-        gpt2.export(model, directory, storage=storage)
+        foreign.export(model, directory, storage=storage)
     else:
-        card = source / "README.md"
+        card = model.directory / "README.md"
         save_checkpoint(
             directory,
             model.config,
@@ -119,7 +135,7 @@ def convert(
 
 
 def read(directory: Path, *, verify: bool = True) -> Checkpoint:
-    """Read a directory in our format or GPT-2's, as its config.json says; an addition is merged into its base.
+    """Read a directory in our format or that of `transformers`, as config.json says; additions are merged.
 
     Args:
         directory: of the model.
@@ -142,7 +158,7 @@ def read(directory: Path, *, verify: bool = True) -> Checkpoint:
 def _read(directory: Path, settings: Mapping[str, Any], verify: bool, above: tuple[Path, ...]) -> Checkpoint:
     """As `read`; `above` are the directories of the additions whose base this is."""
     if settings.get("format") != "suite":
-        checkpoint = gpt2.read(directory, settings)
+        checkpoint = foreign.read(directory, settings)
     else:
         base, path = parse(settings, directory / "config.json").base, directory / "config.json"
         if base is None:

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from suite.checkpoint.format import Checkpoint, skeleton
+from suite.checkpoint.generation import Generation
 from suite.checkpoint.settings import Unfinished
 from suite.errors import ConfigError
 from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
 
 if TYPE_CHECKING:
+    from suite.checkpoint.tensors import Storage
     from suite.text.tokenizer import Tokenizer
 
 
@@ -34,6 +36,7 @@ class Model:
         extra: the task's own settings, plain JSON.
         tensors: the task's own tensors, on the CPU.
         unfinished: progress of its training run; None if the run is finished.
+        generation: the model's own defaults for writing.
     """
 
     transformer: Transformer
@@ -45,6 +48,7 @@ class Model:
     extra: Mapping[str, Any] = field(default_factory=dict)
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     unfinished: Unfinished | None = None
+    generation: Generation = field(default_factory=Generation)
 
     @property
     def config(self) -> ModelConfig:
@@ -60,6 +64,31 @@ class Model:
     def parameters(self) -> int:
         """Number of parameters of the transformer before quantization, tied weights counted once; excludes the head."""
         return sum(parameter.numel() for parameter in skeleton(self.config).parameters())
+
+    @classmethod
+    def from_pretrained(cls, name: str | Path, **options: Any) -> Model:
+        """Load a model by name: `suite.load`, under the name that it has in other libraries, with its options."""
+        from suite.checkpoint.loading import load
+
+        return load(name, **options)
+
+    def save_pretrained(
+        self, directory: str | Path, *, to: Literal["suite", "transformers"] = "suite", storage: Storage = "float32"
+    ) -> None:
+        """Write the model to a directory, which is made if need be; `from_pretrained` reads both formats.
+
+        Args:
+            directory: files of the same names in it are replaced.
+            to: suite's own format, or that of `transformers`, which cannot hold every model.
+            storage: type of the weights on disk.
+
+        Raises:
+            ConfigError: the format cannot hold this model.
+            CheckpointError: the directory cannot be written, or the model was quantized when it was loaded.
+        """
+        from suite.checkpoint.loading import write
+
+        write(self, directory, to=to, storage=storage)
 
 
 def assemble(
@@ -90,6 +119,7 @@ def assemble(
         extra=checkpoint.extra,
         tensors=checkpoint.tensors,
         unfinished=checkpoint.unfinished,
+        generation=checkpoint.generation,
     )
 
 

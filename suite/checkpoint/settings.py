@@ -106,7 +106,7 @@ def parse(settings: Mapping[str, Any], path: Path) -> Settings:
             type or out of its range; the message names the file and the field.
     """
     if settings.get("format") != "suite":
-        raise CheckpointError(f'{path} does not say "format": "suite"; suite.load also reads GPT-2 directories')
+        raise CheckpointError(f'{path} does not say "format": "suite"; suite.load also reads those of transformers')
     version = settings.get("version")
     if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
         raise CheckpointError(

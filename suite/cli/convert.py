@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     type=click.Choice(["transformers", "suite"]),
     default="transformers",
     show_default=True,
-    help="Format to write: one that AutoModelForCausalLM loads (GPT-2 architectures only), or suite's own.",
+    help="Format to write: one that AutoModelForCausalLM loads (GPT-2, Llama, Nemotron and others), or suite's own.",
 )
 @click.option(
     "--storage",

@@ -90,6 +90,7 @@ def show(name: str, revision: str | None, as_json: bool) -> None:
     shapes are built in, so nothing is downloaded.
     """
     from suite.checkpoint import resolve
+    from suite.checkpoint.shards import weight_bytes
     from suite.model import ModelConfig
     from suite.tally import cache_bytes, tally
 
@@ -102,8 +103,7 @@ def show(name: str, revision: str | None, as_json: bool) -> None:
     weights = tally(config)
     cache = {dtype: cache_bytes(config, dtype) for dtype in ("float32", "float16")}
     stored = {storage: sum(weight.nbytes(storage) for weight in weights) for storage in ("float32", "float16", "int8")}
-    file = directory / "model.safetensors" if directory else None
-    on_disk = file.stat().st_size if file and file.exists() else None
+    on_disk = weight_bytes(directory) if directory else None
     if as_json:
         write_json(
             {
@@ -122,7 +122,8 @@ def show(name: str, revision: str | None, as_json: bool) -> None:
     lines = [headline(name, config), "", *weight_lines(weights), "", *part_lines(weights, config.n_layer), ""]
     rows = [["weights in " + storage, size(total), ""] for storage, total in stored.items()]
     if on_disk is not None:
-        rows.append(["model.safetensors", size(on_disk), "on disk"])
+        whole = directory is not None and (directory / "model.safetensors").exists()
+        rows.append(["model.safetensors" if whole else "shards", size(on_disk), "on disk"])
     for dtype, a_token in cache.items():
         full = f"per token, {size(a_token * config.context)} for the whole context"
         rows.append([f"key/value cache in {dtype}", size(a_token), full])
@@ -130,13 +131,13 @@ def show(name: str, revision: str | None, as_json: bool) -> None:
 
 
 def model_config(directory: Path) -> ModelConfig:
-    """The shape of the model in a directory, ours or GPT-2's; its weights are not read."""
-    from suite.checkpoint import gpt2, read_config
+    """The shape of the model in a directory, ours or of `transformers`; its weights are not read."""
+    from suite.checkpoint import foreign, read_config
     from suite.model import ModelConfig
 
     settings = read_config(directory)
     if settings.get("format") != "suite":
-        return gpt2.read_model_config(directory)
+        return foreign.read_model_config(directory, settings)
     try:
         return ModelConfig.from_dict(settings["model"])
     except (ConfigError, KeyError, TypeError) as error:

@@ -12,6 +12,41 @@ from suite.tables import brief, from_table
 Position = Literal["learned", "rotary", "relative"]
 Norm = Literal["layer", "rms"]
 Activation = Literal["gelu", "gelu_tanh", "relu2", "swiglu"]
+Scaling = Literal["linear", "llama3"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RopeScaling:
+    """Rotary frequencies made lower, so that a model reads further than the texts that it first learnt from.
+
+    Args:
+        kind: "linear" divides all frequencies by `factor`. Source: Chen et al. 2023, "Extending Context Window of Large
+            Language Models via Positional Interpolation". "llama3" divides those that turn fewer than `low` times in
+            `original_context` tokens, keeps those that turn more than `high` times, and blends between the two.
+            Source: Grattafiori et al. 2024, "The Llama 3 Herd of Models".
+        factor: at least 1.
+        low, high, original_context: for "llama3" only.
+    """
+
+    kind: Scaling
+    factor: float
+    low: float = 1.0
+    high: float = 4.0
+    original_context: int = 8192
+
+    def __post_init__(self) -> None:
+        if self.kind not in get_args(Scaling):
+            raise ConfigError(
+                f"model.rope_scaling.kind is {self.kind!r}; the choices are {', '.join(get_args(Scaling))}"
+            )
+        if not self.factor >= 1:
+            raise ConfigError(f"model.rope_scaling.factor is {self.factor}, but must be at least 1")
+        if not 0 < self.low < self.high or self.original_context < 1:
+            raise ConfigError(
+                f"model.rope_scaling has low {self.low}, high {self.high}, original_context {self.original_context}; "
+                "they must be above 0, and low less than high"
+            )
+
 
 # largest sizes: beyond any model, and small enough that no number of elements overflows 64 bits
 LARGEST = {
@@ -22,6 +57,8 @@ LARGEST = {
     "n_head": 2**20,
     "n_kv_head": 2**20,
     "d_ff": 2**24,
+    "d_head": 2**20,
+    "rotary_width": 2**20,
 }
 
 
@@ -36,7 +73,7 @@ class ModelConfig:
         context: tokens a position can look back on, itself included. Learned positions end there; others slide.
         d_model: width of the residual stream.
         n_layer: number of blocks.
-        n_head: query heads; each is d_model / n_head wide.
+        n_head: query heads; each is d_model / n_head wide, unless `d_head` says otherwise.
         n_kv_head: key/value heads, shared by groups of query heads (None: n_head).
             Source: Ainslie et al. 2023, "GQA".
         d_ff: width inside the MLP (None: 4 * d_model; for swiglu 8/3 of it, rounded up to a multiple of 32).
@@ -70,6 +107,14 @@ class ModelConfig:
             stand where their sources do. Not for relative positions, which have no numbers.
             Source: Fu et al. 2023, "Decoder-Only or Encoder-Decoder? Interpreting Language Model as a Regularized
             Encoder-Decoder".
+        d_head: width of a head (None: d_model / n_head).
+        qkv_bias, out_bias, norm_bias: whether there are biases on queries, keys and values, on attention's output, and
+            in LayerNorm, where that differs from `bias` (None: as `bias` says).
+        qk_norm_weight: whether `qk_norm` also learns weights, for queries and for keys; it then adds norm_eps.
+        rotary_width: how many numbers at the start of each head are rotated (None: all).
+        rope_scaling: how rotary frequencies are lowered (None: they are not).
+        parallel_residual: whether the MLP reads the input of its block, as attention does, instead of attention's
+            result. Source: Wang and Komatsuzaki 2021, "GPT-J-6B".
 
     Raises:
         ConfigError: the numbers do not fit together; the message names the field.
@@ -101,6 +146,14 @@ class ModelConfig:
     relative_span: int | None = None
     relative_ahead: int = 0
     restart_positions: bool = False
+    d_head: int | None = None
+    qkv_bias: bool | None = None
+    out_bias: bool | None = None
+    norm_bias: bool | None = None
+    qk_norm_weight: bool = False
+    rotary_width: int | None = None
+    rope_scaling: RopeScaling | None = None
+    parallel_residual: bool = False
 
     def __post_init__(self) -> None:
         self._check_sizes()
@@ -115,7 +168,7 @@ class ModelConfig:
             if size is not None and not 1 <= size <= most:
                 bound = f"at most {most:,}" if size > most else "at least 1"
                 raise ConfigError(f"model.{name} is {brief(size)}, but must be {bound}")
-        if self.d_model % self.n_head:
+        if self.d_head is None and self.d_model % self.n_head:
             raise ConfigError(f"model.d_model {self.d_model} is not a multiple of model.n_head {self.n_head}")
         if self.n_head % self.kv_heads:
             raise ConfigError(f"model.n_head {self.n_head} is not a multiple of model.n_kv_head {self.kv_heads}")
@@ -127,6 +180,8 @@ class ModelConfig:
                 raise ConfigError(
                     f"model.{name} is {getattr(self, name)!r}; the choices are {', '.join(get_args(choices))}"
                 )
+        if self.qk_norm_weight and not self.qk_norm:
+            raise ConfigError("model.qk_norm_weight needs model.qk_norm")
         for name in ("dropout", "attention_dropout"):
             if not 0.0 <= (getattr(self, name) or 0.0) < 1.0:
                 raise ConfigError(f"model.{name} is {getattr(self, name)}, but must be in [0, 1)")
@@ -156,8 +211,7 @@ class ModelConfig:
 
     def _check_positions(self) -> None:
         """Raise a ConfigError where a setting does not fit the kind of positions."""
-        if self.position == "rotary" and self.head_width % 2:
-            raise ConfigError(f"rotary positions need an even head width, but d_model / n_head is {self.head_width}")
+        self._check_rotary()
         if self.position != "relative" and (self.relative_span is not None or self.relative_ahead):
             raise ConfigError(
                 "model.relative_span and model.relative_ahead need relative positions, "
@@ -178,6 +232,20 @@ class ModelConfig:
                 "model.restart_positions cannot be combined with relative positions, which are not numbered"
             )
 
+    def _check_rotary(self) -> None:
+        """Raise a ConfigError where a setting of rotary positions does not fit."""
+        if self.position != "rotary":
+            for name in ("rotary_width", "rope_scaling"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"model.{name} needs rotary positions, but model.position is {self.position!r}")
+        elif self.head_width % 2 and self.rotary_width is None:
+            head = "model.d_head" if self.d_head else "d_model / n_head"
+            raise ConfigError(f"rotary positions need an even head width, but {head} is {self.head_width}")
+        elif self.rotated % 2 or not 0 < self.rotated <= self.head_width:
+            raise ConfigError(
+                f"model.rotary_width is {self.rotated}, but must be even and at most the head's {self.head_width}"
+            )
+
     @property
     def kv_heads(self) -> int:
         """Key/value heads."""
@@ -186,7 +254,17 @@ class ModelConfig:
     @property
     def head_width(self) -> int:
         """Width of one head."""
-        return self.d_model // self.n_head
+        return self.d_model // self.n_head if self.d_head is None else self.d_head
+
+    @property
+    def rotated(self) -> int:
+        """How many numbers of a head are rotated, where positions are rotary."""
+        return self.head_width if self.rotary_width is None else self.rotary_width
+
+    def has_bias(self, part: Literal["qkv", "out", "norm", "mlp"]) -> bool:
+        """Whether a part of a block has biases."""
+        own: bool | None = getattr(self, f"{part}_bias", None)
+        return self.bias if own is None else own
 
     @property
     def attention_rate(self) -> float:
@@ -246,8 +324,17 @@ class ModelConfig:
         return cls(vocab_size=50257, context=1024, d_model=d_model, n_layer=n_layer, n_head=n_head)
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as plain JSON values."""
-        return dataclasses.asdict(self) | {"windows": list(self.windows), "compress": list(self.compress)}
+        """The fields as plain JSON values.
+
+        From `d_head` on, fields that have their default are left out, so that checkpoints of models which do not need
+        them stay readable by earlier versions of suite.
+        """
+        fields = dataclasses.asdict(self) | {"windows": list(self.windows), "compress": list(self.compress)}
+        names = [field.name for field in dataclasses.fields(self)]
+        for field in dataclasses.fields(self)[names.index("d_head") :]:
+            if getattr(self, field.name) == field.default:
+                del fields[field.name]
+        return fields
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any], where: str = "the model's configuration") -> ModelConfig:

@@ -32,7 +32,7 @@ def make_norm(config: ModelConfig) -> nn.Module:
     """LayerNorm or RMSNorm over D."""
     if config.norm == "rms":
         return nn.RMSNorm(config.d_model, eps=config.norm_eps)
-    return nn.LayerNorm(config.d_model, eps=config.norm_eps, bias=config.bias)
+    return nn.LayerNorm(config.d_model, eps=config.norm_eps, bias=config.has_bias("norm"))
 
 
 class Attention(nn.Module):
@@ -47,15 +47,19 @@ class Attention(nn.Module):
         self.layer = layer
         self.n_head, self.kv_heads, self.width = config.n_head, config.kv_heads, config.head_width
         self.dropout = config.attention_rate
-        self.qk_norm = config.qk_norm
-        self.qkv = nn.Linear(config.d_model, (self.n_head + 2 * self.kv_heads) * self.width, bias=config.bias)
-        self.out = nn.Linear(config.d_model, config.d_model, bias=config.bias)
+        self.qk_norm, self.qk_norm_weight = config.qk_norm, config.qk_norm_weight
+        width = self.n_head * self.width
+        self.qkv = nn.Linear(config.d_model, width + 2 * self.kv_heads * self.width, bias=config.has_bias("qkv"))
+        self.out = nn.Linear(width, config.d_model, bias=config.has_bias("out"))
+        if config.qk_norm_weight:
+            self.query_norm = nn.RMSNorm(self.width, eps=config.norm_eps)
+            self.key_norm = nn.RMSNorm(self.width, eps=config.norm_eps)
         self.compress: nn.ModuleList | None = None
         if stride := config.compression(layer):  # of keys and of values
             self.compress = nn.ModuleList(Compression(stride, self.width) for _ in range(2))
         self.relative: nn.Parameter | None = None
         if config.position == "relative":  # a row a distance: from the farthest back, past 0, to the farthest ahead
-            self.relative = nn.Parameter(torch.empty(config.span + config.relative_ahead, config.d_model))  # (R, D)
+            self.relative = nn.Parameter(torch.empty(config.span + config.relative_ahead, width))  # (R, H * E)
 
     def forward(self, x: Tensor, plan: Plan, cache: KVCache | None, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
@@ -71,7 +75,10 @@ class Attention(nn.Module):
         heads = self.qkv(x).view(batch, length, -1, self.width).transpose(1, 2)  # (B, H + 2K, T, E)
         # queries and keys go through norm and rotation in one piece: half the small operations of a decoding step
         scored, values = heads.split_with_sizes((self.n_head + self.kv_heads, self.kv_heads), dim=1)
-        if self.qk_norm:
+        if self.qk_norm_weight:
+            queries, keys = scored.split_with_sizes((self.n_head, self.kv_heads), dim=1)
+            scored = torch.cat((self.query_norm(queries), self.key_norm(keys)), dim=1)
+        elif self.qk_norm:
             scored = F.rms_norm(scored, (self.width,))
         if rotary is not None:
             scored = rotate(scored, *rotary)
@@ -127,7 +134,7 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """Pre-norm residual block. Source: Radford et al. 2019."""
+    """Pre-norm residual block. Source: Radford et al. 2019; both parts on the same input: Wang and Komatsuzaki 2021."""
 
     def __init__(self, config: ModelConfig, layer: int) -> None:
         super().__init__()
@@ -136,10 +143,14 @@ class Block(nn.Module):
         self.mlp_norm = make_norm(config)
         self.mlp = MLP(config)
         self.dropout = config.dropout
+        self.parallel = config.parallel_residual
 
     def forward(self, x: Tensor, plan: Plan, cache: KVCache | None, rotary: tuple[Tensor, Tensor] | None) -> Tensor:
         """(B, T, D) -> (B, T, D)."""
-        x = x + self.drop(self.attention(self.attention_norm(x), plan, cache, rotary))
+        attended = self.drop(self.attention(self.attention_norm(x), plan, cache, rotary))
+        if self.parallel:
+            return x + attended + self.drop(self.mlp(self.mlp_norm(x)))
+        x = x + attended
         return x + self.drop(self.mlp(self.mlp_norm(x)))
 
     def drop(self, x: Tensor) -> Tensor:
@@ -226,7 +237,8 @@ class Transformer(nn.Module):
             # padding may stand past the last position; it is never looked at
             x = x + self.positions(plan.positions.clamp(max=self.config.context - 1))
         elif self.config.position == "rotary":
-            cos, sin = rotary_table(plan.positions, self.config.head_width, self.config.rope_theta)
+            config = self.config
+            cos, sin = rotary_table(plan.positions, config.rotated, config.rope_theta, config.rope_scaling)
             rotary = (cos, sin) if cos.dim() == 2 else (cos[:, None], sin[:, None])  # (T, E) or (B, 1, T, E)
         if self.training:
             x = dropout(x, self.config.dropout)

@@ -43,6 +43,8 @@ class Tokenizer:
         ([104, 195, 169], 'hé')
     """
 
+    opening: tuple[int, ...] = ()  # ids that every text begins with, where the model was trained so
+
     def __init__(self, vocabulary: Mapping[bytes, int], merges: Merges | None, specials: Mapping[str, int]) -> None:
         names = _Specials(specials)
         end = next((names[name] for name in _END_NAMES if name in names), None)
@@ -107,7 +109,7 @@ class Tokenizer:
         """Make a tokenizer with a token for each distinct character of a text (by code point), then the specials."""
         if not text:
             raise DataError("an empty text has no characters to make a vocabulary of")
-        _check_encodable(text)
+        check_encodable(text)
         alphabet = sorted(set(text))
         vocabulary = {character.encode(): id for id, character in enumerate(alphabet)}
         return cls(vocabulary, None, {name: len(alphabet) + n for n, name in enumerate(specials)})
@@ -122,16 +124,24 @@ class Tokenizer:
     def load(cls, path: str | Path) -> "Tokenizer":
         """Read a `tokenizer.json`, or a directory with one or with `vocab.json` and `merges.txt`.
 
+        Files that are not in the form which `save` writes, those of other models, are read by
+        `suite.text.library.LibraryTokenizer`.
+
         Raises:
             CheckpointError: there is no tokenizer, it is damaged, or it is of an unsupported kind.
         """
         path = Path(path)
         file = path / "tokenizer.json" if path.is_dir() else path
         if file.is_file():
-            return cls._from_json(_load_json(file), str(file))
+            return cls._from_files(_load_json(file), file)
         if (path / "vocab.json").is_file():
             return cls._from_vocabulary_and_merges(path / "vocab.json", path / "merges.txt")
         raise CheckpointError(f"{path}: no tokenizer here (tokenizer.json, or vocab.json and merges.txt)")
+
+    @staticmethod
+    def found(directory: str | Path) -> bool:
+        """Whether a directory has files of a tokenizer."""
+        return any((Path(directory) / name).is_file() for name in ("tokenizer.json", "vocab.json"))
 
     def save(self, directory: str | Path) -> None:
         """Write `tokenizer.json` (and `tokenizer_config.json`, for `transformers`) into a directory.
@@ -159,7 +169,7 @@ class Tokenizer:
         Raises:
             DataError: the text has a lone surrogate, or a character that a character vocabulary lacks.
         """
-        _check_encodable(text)
+        check_encodable(text)
         if self.merges is None:
             return self._encode_characters(text)
         return self._encoder.encode(text)
@@ -183,8 +193,11 @@ class Tokenizer:
 
     # ---- ids to text
 
-    def decode(self, ids: Iterable[int], *, skip_specials: bool = True) -> str:
-        """Return the text of token ids, special tokens skipped or shown by name; invalid UTF-8 becomes U+FFFD."""
+    def decode(self, ids: Iterable[int], *, skip_specials: bool = True, continues: bool = False) -> str:
+        """Return the text of token ids, special tokens skipped or shown by name; invalid UTF-8 becomes U+FFFD.
+
+        `continues` says that the ids continue a text; it matters to tokenizers that put a space before a text's start.
+        """
         return self.decode_bytes(ids, skip_specials=skip_specials).decode(errors="replace")
 
     def decode_bytes(self, ids: Iterable[int], *, skip_specials: bool = True) -> builtins.bytes:
@@ -265,6 +278,22 @@ class Tokenizer:
         return document | {"model": model}
 
     @classmethod
+    def _from_files(cls, document: dict[str, Any], file: Path) -> "Tokenizer":
+        settings = file.with_name("tokenizer_config.json")
+        config = _load_json(settings) if settings.is_file() else {}
+        if not isinstance(config, dict):
+            raise CheckpointError(f"{settings}: does not contain a JSON object")
+        if not _is_foreign(document, config):
+            tokenizer = cls._from_json(document, str(file))
+            for role, name in role_tokens(config).items():
+                if name in tokenizer.specials:
+                    tokenizer.specials.setdefault(f"<{role}>", tokenizer.specials[name])
+            return tokenizer
+        from suite.text.library import LibraryTokenizer
+
+        return LibraryTokenizer.read(document, config, file)
+
+    @classmethod
     def _from_json(cls, document: Any, source: str) -> "Tokenizer":
         try:
             found = cls(*read_document(document, source))
@@ -311,7 +340,30 @@ class StreamDecoder:
         return self._decoder.decode(b"", final=True)
 
 
-def _check_encodable(text: str) -> None:
+def role_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
+    """The special tokens that a `tokenizer_config.json` names, by role: "bos", "eos", "sep", "pad", "cls", "unk"."""
+    found = {role: settings.get(f"{role}_token") for role in ("bos", "eos", "sep", "pad", "cls", "unk")}
+    names = {role: name.get("content") if isinstance(name, dict) else name for role, name in found.items()}
+    return {role: name for role, name in names.items() if isinstance(name, str)}
+
+
+def _is_foreign(document: Any, settings: Mapping[str, Any]) -> bool:
+    """Whether a `tokenizer.json` needs the library `tokenizers`; False for a damaged file: `_from_json` says why."""
+    try:
+        model, level, added = document["model"], document["pre_tokenizer"], document["added_tokens"]
+        if model["type"] == "WordLevel":
+            return False
+        plain = model["type"] == "BPE" and level["type"] == "ByteLevel" and level.get("use_regex", True)
+        plain = plain and not (document["normalizer"] or level["add_prefix_space"] or model.get("ignore_merges"))
+        plain = plain and all(token["special"] for token in added) and not settings.get("chat_template")
+        opens = "SpecialToken" in json.dumps(document.get("post_processor")) or settings.get("add_bos_token")
+        return bool(not plain or opens)
+    except (KeyError, TypeError):
+        return isinstance(document, dict) and "type" in (document.get("model") or {})
+
+
+def check_encodable(text: str) -> None:
+    """Raise a `DataError` for a text that has no UTF-8 form."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -36,8 +36,8 @@ def evaluate(
     """Loss of a model on text, compared with baselines on the same text.
 
     The documents are concatenated, each followed by `<eos>`, which counts as a token; another `<eos>` precedes the
-    first. Bits per byte divide by the UTF-8 bytes of the documents, so that models with different vocabularies, and xz,
-    can be compared.
+    first, or what the model's tokenizer puts in front of a text. Bits per byte divide by the UTF-8 bytes of the
+    documents, so that models with different vocabularies, and xz, can be compared.
 
     Args:
         model: to evaluate.
@@ -61,8 +61,9 @@ def evaluate(
     documents = tokenize_corpus(sources, model.tokenizer, cache, column=options.column)
     documents = documents.take(spread(range(len(documents)), options.limit))
     stream = np.asarray(documents.tokens, dtype=np.int64)
-    if model.tokenizer.eos is not None:
-        stream = np.concatenate(([model.tokenizer.eos], stream))
+    # what a text begins with; as documents are joined, only the first has it
+    start = model.tokenizer.opening or (() if model.tokenizer.eos is None else (model.tokenizer.eos,))
+    stream = np.concatenate((np.array(start, dtype=np.int64), stream))
     length = options.length or model.config.context
     stride = options.stride or max(1, length // 2)
     losses = token_losses(model.transformer, stream, stride=stride, length=length, progress=progress)

@@ -110,7 +110,7 @@ class Writer:
             read_extra(NoOptions, model.extra, model.config_file)
         self.model = model
         self.tokenizer: Tokenizer = model.tokenizer
-        self.sampling = with_settings(DEFAULT, settings)
+        self.sampling = with_settings(DEFAULT, {**model.generation.settings, **settings})
 
     def __call__(
         self,
@@ -196,9 +196,10 @@ class Writer:
     def encode(self, prompt: str) -> list[int]:
         """Token ids of a prompt; an empty prompt becomes `<eos>`, which starts a text.
 
-        Other prompts get no `<eos>` in front: they may come from the middle of a text, as is usual with GPT-2.
+        Other prompts get no `<eos>` in front: they may come from the middle of a text, as is usual with GPT-2. What a
+        model's tokenizer puts in front of every text, such as Llama's `<s>`, comes first.
         """
-        ids = self.tokenizer.encode(prompt)
+        ids = [*self.tokenizer.opening, *self.tokenizer.encode(prompt)]
         if ids:
             return ids
         if self.tokenizer.eos is None:
@@ -208,7 +209,8 @@ class Writer:
     @property
     def stop_tokens(self) -> tuple[int, ...]:
         """Ids of the tokens that end a text."""
-        return () if self.tokenizer.eos is None else (self.tokenizer.eos,)
+        ends = [] if self.tokenizer.eos is None else [self.tokenizer.eos]
+        return tuple(dict.fromkeys([*ends, *self.model.generation.stop]))
 
     def _sampling(self, settings: dict[str, Any]) -> Sampling:
         """The settings of one call; ids that only pad the vocabulary to a round size are never sampled."""
@@ -271,7 +273,7 @@ class Writer:
             [
                 Text(
                     prompt=prompt,
-                    text=self.tokenizer.decode(one.tokens),
+                    text=self.tokenizer.decode(one.tokens, continues=bool(prompt)),
                     tokens=one.tokens,
                     logprobs=(),
                     finish=one.finish,

@@ -136,7 +136,7 @@ suite run music -o bad.txt
 suite run music --primer tune-0.mid --gap 5 -o bad.mid
 suite next a --model music
 suite models show no-such-model
-suite convert lm theirs-of-lm
+suite convert classify theirs
 suite convert lm lm-int8 --storage int8
 suite eval lm no-such-file.txt
 suite eval translate few-de.tsv --source en --target de --model lm

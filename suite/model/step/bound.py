@@ -51,7 +51,7 @@ class BoundStep:
         self._describe(transformer)
         for record, block in zip(self.layers, transformer.blocks, strict=True):
             self._describe_layer(record, block)
-        self._cos = self._sin = np.zeros((0, config.head_width), np.float32)
+        self._cos = self._sin = np.zeros((0, config.rotated), np.float32)
         self._rows = 0
 
     def __call__(self, tokens: Sequence[int], cache: KVCache) -> Tensor:
@@ -78,7 +78,7 @@ class BoundStep:
             model[name] = getattr(config, name)
         model["norm_eps"], model["scale"] = config.norm_eps, config.head_width**-0.5
         model["rms"], model["activation"] = config.norm == "rms", ACTIVATIONS[config.activation]
-        model["rotary_width"] = config.head_width if config.position == "rotary" else 0
+        model["rotary_width"] = config.rotated if config.position == "rotary" else 0
         model["threads"] = self.threads
         self._describe_matrix(model["tokens"], transformer.tokens)
         self._describe_matrix(model["head"], transformer.head)
@@ -146,7 +146,7 @@ class BoundStep:
         results = max(rows * max(CHUNK, config.head_width), (group + 1) * cache.capacity + 1)
         model["scratch"] = -(-(rows * config.d_model + results) // 16) * 16
         sizes = {"x": config.d_model, "queries": width, "mixed": width, "wide": config.ff_width}
-        sizes |= {"cos": config.head_width, "sin": config.head_width}
+        sizes |= {"cos": config.rotated, "sin": config.rotated}
         self.room = {name: np.zeros((rows, size), np.float32) for name, size in sizes.items()}
         self.room["own"] = np.zeros((self.threads, int(model["scratch"])), np.float32)
         self.ids, self.newest, self.places = np.zeros((3, rows), np.int64)
@@ -167,7 +167,8 @@ class BoundStep:
         np.take(self._sin, self.places, axis=0, out=self.room["sin"])
 
     def _table(self, positions: Tensor) -> tuple[Any, Any]:
-        cos, sin = rotary_table(positions, self.config.head_width, self.config.rope_theta)
+        config = self.config
+        cos, sin = rotary_table(positions, config.rotated, config.rope_theta, config.rope_scaling)
         return cos.numpy(), sin.numpy()
 
 
@@ -183,6 +184,8 @@ def why_not(transformer: Transformer, cache_dtype: torch.dtype = torch.float32) 
     config = transformer.config
     if config.compresses:
         return "compressed keys and values"
+    if config.qk_norm_weight or config.parallel_residual:
+        return "norms of queries and keys with weights" if config.qk_norm_weight else "parallel residual branches"
     if transformer.training and (config.dropout or config.attention_rate):
         return "dropout"
     if cache_dtype != torch.float32:

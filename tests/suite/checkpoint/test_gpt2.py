@@ -241,7 +241,7 @@ def test_a_wrong_tensor_is_named(name: str, tensor: torch.Tensor | None, words: 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"model_type": "llama"}, ["'llama'", "'gpt2'"]),
+        ({"model_type": "bert"}, ["'bert'", "gpt2, llama, mistral"]),
         ({"activation_function": "silu"}, ["activation_function", "'silu'"]),
         ({"scale_attn_weights": False}, ["scale_attn_weights"]),
         ({"scale_attn_by_inverse_layer_idx": True}, ["scale_attn_by_inverse_layer_idx"]),

@@ -22,6 +22,8 @@ SETTINGS = {
     "relative-near": {"position": "relative", "relative_span": 5, "relative_ahead": 2, "windows": [0, 4]},
     "rotary-restarting": ROTARY | {"restart_positions": True},
     "learned-restarting": {"restart_positions": True},
+    "rotary-in-part": ROTARY | {"d_head": 6, "rotary_width": 4, "qk_norm_weight": True, "parallel_residual": True},
+    "rotary-scaled": ROTARY | {"rope_scaling": {"kind": "llama3", "factor": 4, "original_context": 8}},
     "rotary-untied": {"position": "rotary", "activation": "relu2", "tie_embeddings": False},
 }
 every_setting = pytest.mark.parametrize("fields", SETTINGS.values(), ids=SETTINGS)

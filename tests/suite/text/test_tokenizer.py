@@ -286,21 +286,16 @@ def changed(document: dict[str, object], **fields: object) -> str:
 def test_foreign_and_damaged_files(bpe: Tokenizer, tmp_path: Path) -> None:
     """A tokenizer that would be read wrong is refused, with the reason."""
     document = bpe._to_json()
-    split = {"type": "Split", "pattern": {"Regex": r"\p{N}{1,3}"}, "behavior": "Isolated", "invert": False}
     words = {"type": "WordLevel", "vocab": {"hello": 0, "a": 1}, "unk_token": "<unk>"}
     shifted = {**document["model"], "vocab": {**document["model"]["vocab"], "!": 9}}
     lacking = {**document["model"], "vocab": {k: v for k, v in document["model"]["vocab"].items() if k != "!"}}
-    plain = [{**document["added_tokens"][0], "special": False}, *document["added_tokens"][1:]]
     for content, message in (
         ("{", "damaged, not JSON"),
         ("[]", "not a tokenizer file"),
         (json.dumps({"model": {}}), "not a tokenizer file"),
-        (changed(document, pre_tokenizer=split), "only byte-level BPE with GPT-2's word pattern"),
-        (changed(document, normalizer={"type": "NFC"}), "only byte-level BPE with GPT-2's word pattern"),
         (changed(document, model=words), "a vocabulary of words"),
         (changed(document, model=shifted), "shares the id 9 with"),
         (changed(document, model=lacking), "byte 0x21 has no token"),
-        (changed(document, added_tokens=plain), "added token '<pad>' is not special"),
     ):
         (tmp_path / "tokenizer.json").write_text(content)
         with pytest.raises(CheckpointError, match=message):
