@@ -263,7 +263,7 @@ def load_checkpoint(
         _check_digest(tokenizer_file, told.tokenizer_sha256, "tokenizer_sha256")
     if told.base is not None:
         state_dict = _merged(directory, told.base, base, told.model, state_dict)
-        tokenizer = tokenizer or (base and base.tokenizer)
+        tokenizer = tokenizer or (base.tokenizer if base is not None else None)
     return Checkpoint(
         config=told.model,
         state_dict=state_dict,

@@ -71,10 +71,11 @@ def from_printable(words: Mapping[str, int], pairs: Iterable[Sequence[str]], spe
     known = {word: _bytes(word, "vocab") for word in words}
     merges = [(_bytes(left, "merges"), _bytes(right, "merges")) for left, right in pairs]
     vocabulary = {token: words[word] for word, token in known.items()}
-    for left, right in merges:
-        for token in (left, right, left + right):
-            if token not in vocabulary:
-                raise ValueError(f"model.merges: token {_brief(token)} is not in the vocabulary")
+    unknown = next((token for pair in merges for token in pair if token not in vocabulary), None) or next(
+        (left + right for left, right in merges if left + right not in vocabulary), None
+    )
+    if unknown is not None:
+        raise ValueError(f"model.merges: token {_brief(unknown)} is not in the vocabulary")
     return vocabulary, merges, dict(specials)
 
 
@@ -85,7 +86,10 @@ def check_ids(vocabulary: Any, source: str, field: str) -> dict[str, int]:
         CheckpointError: it is not an object, an id is not a whole number in its range, or two tokens share an id.
     """
     words: dict[str, int] = dict(_typed(vocabulary, dict, source, field))
-    owners: dict[int, str] = {}
+    ids = set(words.values()) if {int}.issuperset(map(type, words.values())) else set()
+    if len(ids) == len(words) and min(ids, default=0) >= 0 and max(ids, default=0) < MOST_IDS:
+        return words
+    owners: dict[int, str] = {}  # find the id to name
     for word, id in words.items():
         _check_id(id, source, f"{field}: the id of {_brief(word)}")
         if id in owners:

@@ -52,6 +52,7 @@ class Tokenizer:
             names.setdefault("<eos>", end)
         self.specials: dict[str, int] = names  # a name that is missing is a DataError
         self.merges = merges
+        self._source = "the tokenizer"  # for errors in the merges, which are found with the first text
         self.vocabulary = dict(vocabulary)
         self.vocab_size: int = 1 + max([*self.vocabulary.values(), *names.values()])
         self._bytes: list[bytes] = [b""] * self.vocab_size
@@ -249,7 +250,10 @@ class Tokenizer:
     @cached_property
     def _encoder(self) -> BytePairEncoder:
         assert self.merges is not None
-        return BytePairEncoder(self.vocabulary, self.merges)
+        try:
+            return BytePairEncoder(self.vocabulary, self.merges)
+        except CheckpointError as error:
+            raise CheckpointError(f"{self._source}: {error}") from None
 
     # ---- files
 
@@ -295,13 +299,12 @@ class Tokenizer:
 
     @classmethod
     def _from_json(cls, document: Any, source: str) -> "Tokenizer":
+        parts = read_document(document, source)
         try:
-            found = cls(*read_document(document, source))
-            if found.merges is not None:
-                _ = found._encoder  # merges out of order are an error of the file, so it is found with its name
+            found = cls(*parts)
         except CheckpointError as error:
-            message = str(error)
-            raise CheckpointError(message if message.startswith(source) else f"{source}: {message}") from None
+            raise CheckpointError(f"{source}: {error}") from None
+        found._source = source
         return found
 
     @classmethod
