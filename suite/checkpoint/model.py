@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from suite.checkpoint import inspection
 from suite.checkpoint.format import Checkpoint, Unfinished, skeleton
 from suite.errors import ConfigError
 from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
 
 if TYPE_CHECKING:
+    from suite.checkpoint.inspection import Given
+    from suite.model.trace import Trace
     from suite.text.tokenizer import Tokenizer
 
 
@@ -54,6 +57,32 @@ class Model:
     def parameters(self) -> int:
         """Number of parameters of the transformer before quantization, tied weights counted once; excludes the head."""
         return sum(parameter.numel() for parameter in skeleton(self.config).parameters())
+
+    def trace(self, given: Given, **options: Any) -> Trace:
+        """Run a text, or token ids, and keep what the pass computed; `options` are those of `suite.model.trace.trace`.
+
+        Example:
+            >>> from suite import load
+            >>> load("lm").trace("A robot must obey", keep="weights").weights[0].shape
+            torch.Size([5, 6, 6])
+        """
+        return inspection.trace_model(self, given, **options)
+
+    def hidden_states(self, given: Given, *, prefix: int = 0) -> Tensor:
+        """The residual stream (n_layer + 1, T, D) before each layer and behind the last, before the final norm."""
+        return inspection.hidden_states(self, given, prefix)
+
+    def attentions(self, given: Given, *, prefix: int = 0) -> Tensor:
+        """Attention weights (n_layer, H, T, T) of a text or token ids; each row sums to 1."""
+        return inspection.attentions(self, given, prefix)
+
+    def logprobs(self, given: Given, *, prefix: int = 0) -> Tensor:
+        """Log-probability (T - 1,) in nats of each token after the first, given those before it."""
+        return inspection.logprobs(self, given, prefix)
+
+    def bertviz(self, given: Given, *, prefix: int = 0) -> dict[str, Any]:
+        """What BertViz draws: `bertviz.head_view(**model.bertviz(text))`, likewise `model_view`."""
+        return inspection.bertviz(self, given, prefix)
 
 
 def assemble(
