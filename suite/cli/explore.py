@@ -34,7 +34,9 @@ def explore(model: str, port: int, no_browser: bool) -> None:
     surprise, attention, one token's path, alignment, labels, music, and where the parameters are. Ctrl-C ends it.
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
-        raise ConfigError(f"the page needs {' and '.join(missing)}; install them: pip install 'decoder-suite[explore]'")
+        them = "it" if len(missing) == 1 else "them"
+        needed = " and ".join(missing)
+        raise ConfigError(f"the page needs {needed}; install {them}: pip install 'decoder-suite[explore]'")
     from suite.explore.app import serve
 
     def ready(address: str) -> None:

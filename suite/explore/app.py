@@ -6,6 +6,8 @@ object with one line under `error`.
 
 from __future__ import annotations
 
+import asyncio
+import gzip
 import json
 import socket
 from collections.abc import Awaitable, Callable, Mapping
@@ -29,6 +31,7 @@ from suite.explore.work import Gone, Turn, Workbench
 from suite.task import embedded
 
 STATIC = Path(__file__).parent / "static"
+LEVEL = 4  # of gzip: most cells are alike, so more effort saves little
 CLOSED = 499  # nobody reads it: the tab is gone
 
 Asked = Mapping[str, Any]
@@ -78,8 +81,10 @@ def create_app(model: str = "lm") -> Starlette:
         SuiteError: the model cannot be loaded.
     """
     names = {name: str(folder) for name, folder in sorted(embedded().items())}
-    first = model if model in names else Path(model).name or model
+    first = model
     if model not in names:
+        short = Path(model).name
+        first = model if not short or short in names else short  # a folder may be called like an embedded model
         names = {first: model, **names}
     bench = Workbench(names)
     bench.load(first)  # an error now, not on the page
@@ -104,7 +109,9 @@ def create_app(model: str = "lm") -> Starlette:
             asked = _object(await request.body())
             found = await bench.run(request, lambda turn: question(turn, asked))
             if isinstance(found, bytes):
-                return Response(found, media_type="application/octet-stream")
+                packed = await asyncio.to_thread(gzip.compress, found, LEVEL)
+                headers = {"content-encoding": "gzip", "vary": "accept-encoding"}
+                return Response(packed, media_type="application/octet-stream", headers=headers)
             return JSONResponse(found)
 
         return respond
@@ -119,7 +126,7 @@ def create_app(model: str = "lm") -> Starlette:
     ]
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Guard), Middleware(GZipMiddleware, minimum_size=1024, compresslevel=4)],
+        middleware=[Middleware(Guard), Middleware(GZipMiddleware, minimum_size=1024, compresslevel=LEVEL)],
         exception_handlers={SuiteError: _told, Gone: _gone, RuntimeError: _out_of_memory, MemoryError: _out_of_memory},
     )
 

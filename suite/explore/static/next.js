@@ -62,6 +62,7 @@ export function mount(root, context) {
 
   function look(extra = {}) {
     context.set({ text: text === START ? null : text, path: path().join(".") });
+    answer = null; // until the new one is there, the bars on the page are of another text, and nothing can be chosen
     return out.show(async (signal) => {
       const asked = here;
       const found = await context.ask("next", { text, tokens: path(asked), ...settings, ...extra }, signal);
@@ -87,7 +88,6 @@ export function mount(root, context) {
     writing = steps;
     while (writing > 0 && !context.signal.aborted) {
       writing -= 1;
-      answer = null;
       await look({ seed: Math.floor(Math.random() * 2 ** 31) });
       if (!answer?.drawn || answer.drawn.id === answer.eos) break;
       here = grow(here, answer.drawn);
@@ -115,7 +115,7 @@ export function mount(root, context) {
       plainly ? null : h("i", { class: "before", style: { width: `${(100 * one.p) / longest}%` } }),
       h("i", { style: { width: `${(100 * (plainly ? one.p : one.q)) / longest}%`, ...(plainly ? {} : { top: "5px", bottom: "5px" }), ...(one.q || plainly ? {} : { display: "none" }) } }));
     const rows = found.top.map((one, place) => h("li", null,
-      h("button", { type: "button", class: `barrow${one.q ? "" : " cut"}`, onclick: () => choose(one), title: `token ${one.id}`,
+      h("button", { type: "button", class: `barrow${one.q ? "" : " cut"}`, onclick: () => found === answer && choose(one), title: `token ${one.id}`,
         "aria-label": `${place + 1}: ${plain(one.text)}, ${percent(one.p, 2)}${one.q ? "" : ", cut away"}` },
       h("span", { class: "key" }, place < 9 ? place + 1 : ""), h("span", { class: "word" }, word(one.text)), track(one), h("span", { class: "share" }, percent(one.p)))));
     rows.push(h("li", null, h("div", { class: "barrow rest" }, h("span"), h("span", { class: "faint" }, "all others"), track(found.rest), h("span", { class: "share" }, percent(found.rest.p)))));

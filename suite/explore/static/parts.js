@@ -3,13 +3,17 @@
 import { h } from "./dom.js";
 import { savePng, saveSvg } from "./snapshot.js";
 
+const LARGEST = 1024 * 1024; // bytes that the server reads
+
 /** Ask the server; throws an Error with its one line. A JSON answer comes back as a value, any other as an ArrayBuffer. */
 export async function ask(path, body, signal) {
   const raw = body instanceof ArrayBuffer;
+  const sent = raw || body === undefined ? body : JSON.stringify(body);
+  if ((raw ? body.byteLength : (sent || "").length) > LARGEST) throw new Error("that is more than the 1,024 KiB that this page reads at once; give it a part");
   const headers = { "content-type": raw ? "application/octet-stream" : "application/json" };
   let answer;
   try {
-    answer = await fetch(`/api/${path}`, body === undefined ? { signal } : { method: "POST", headers, body: raw ? body : JSON.stringify(body), signal });
+    answer = await fetch(`/api/${path}`, body === undefined ? { signal } : { method: "POST", headers, body: sent, signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("the server does not answer; is `suite explore` still running?");
@@ -98,7 +102,8 @@ export function results(context) {
       current?.abort();
       const own = (current = new AbortController());
       context.signal.addEventListener("abort", () => own.abort(), { once: true });
-      const slow = setTimeout(() => { node.setAttribute("aria-busy", "true"); node.classList.add("busy"); }, 150);
+      node.setAttribute("aria-busy", "true");
+      const slow = setTimeout(() => node.classList.add("busy"), 150);
       try {
         const content = await work(own.signal);
         if (own.signal.aborted) return;

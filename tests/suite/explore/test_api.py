@@ -18,6 +18,7 @@ from starlette.testclient import TestClient
 from suite import load, pipeline
 from suite.checkpoint import Model
 from suite.explore import inside, maps, music, texts
+from suite.explore.app import create_app
 from suite.explore.guard import LARGEST
 from suite.explore.work import Gone, Turn, Workbench
 
@@ -302,6 +303,15 @@ def test_every_answer_has_safe_headers(client: TestClient, path: str) -> None:
     assert headers["content-security-policy"].startswith("default-src 'self';")
     assert "unsafe" not in headers["content-security-policy"]
     assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
+
+
+def test_a_folder_may_be_called_like_an_embedded_model(tiny: Path, tmp_path: Path) -> None:
+    """Under its short name it would have been hidden behind the embedded one."""
+    (tmp_path / "lm").symlink_to(tiny)
+    with TestClient(create_app(str(tmp_path / "lm")), base_url="http://localhost") as client:
+        first = client.get("/api/models").json()["first"]
+        assert client.post("/api/model", json={"model": first}).json()["config"]["d_model"] == 32
+        assert client.post("/api/model", json={"model": "lm"}).json()["config"]["d_model"] == 320
 
 
 def test_nothing_but_the_page_is_served(client: TestClient) -> None:
