@@ -9,6 +9,7 @@ Both need Chromium (`apt-get install chromium`) and Playwright (`pip install pla
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import shutil
 import statistics
@@ -27,13 +28,13 @@ from suite.errors import ConfigError
 
 ROOT = Path(__file__).parents[1]
 TEXT = ROOT / "data" / "samples" / "timor.txt"
-WIDTH, HEIGHT = 1120, 900
+WIDTH, HEIGHT = 1180, 900
 # name of the picture -> address, theme, and the panel below which it ends
 PICTURES = {
     "explore-next": ("next?t=0.8&k=5", "light", 0),
     "explore-attention": ("attention?", "dark", 1),
     "explore-path": ("path?layer=2", "light", 1),
-    "explore-music": ("music?seconds=12&layer=2", "dark", 0),
+    "explore-music": ("music?seconds=12&layer=1", "dark", 0),
 }
 CLICK = """async (place) => {
   const heads = [...document.querySelectorAll('.gridrow button')], before = performance.now();
@@ -96,11 +97,19 @@ def screenshots(out: Path) -> None:
         with page(theme) as (shown, address):
             settled(shown, f"{address}#/{view}")
             box = shown.locator("section.panel").nth(last).bounding_box()
-            bottom = round(box["y"] + box["height"]) + 24
+            bottom = round(box["y"] + box["height"]) + 10
             shown.set_viewport_size({"width": WIDTH, "height": bottom})
             shown.wait_for_timeout(300)
-            shown.screenshot(path=out / f"{name}.png")
+            save(shown.screenshot(), out / f"{name}.png")
         click.echo(f"{out / name}.png: {size((out / f'{name}.png').stat().st_size)}")
+
+
+def save(picture: bytes, path: Path) -> None:
+    """Write a picture with 256 colours of its own, which a page of few colours does not miss."""
+    from PIL import Image
+
+    image = Image.open(io.BytesIO(picture)).convert("RGB")
+    image.quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
 
 
 def tokens(model: Model, count: int) -> str:

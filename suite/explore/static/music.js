@@ -155,7 +155,7 @@ export function mount(root, context) {
             if (share < 0.02) continue;
             const from = piece.notes[note], [ax, ay, bx, by] = [x(from.start) + 2, y(from.pitch) + KEY / 2, x(to.start) + 2, y(to.pitch) + KEY / 2];
             const rise = Math.min(ay, by) - Math.min(14 + (bx - ax) * (0.22 + 0.05 * place), Math.min(ay, by) - 6);
-            shapes.push(s("path", { d: `M${ax} ${ay}C${ax + (bx - ax) * 0.2} ${rise} ${bx - (bx - ax) * 0.2} ${rise} ${bx} ${by}`, stroke: headColour(place, found.heads.length), "stroke-width": 0.8 + 5 * share, opacity: 0.35 + 0.6 * share, "stroke-linecap": "round" }));
+            shapes.push(s("path", { d: `M${ax} ${ay}C${ax + (bx - ax) * 0.2} ${rise} ${bx - (bx - ax) * 0.2} ${rise} ${bx} ${by}`, stroke: headColour(place, found.heads.length), "stroke-width": 1.2 + 4.5 * share, opacity: 0.5 + 0.5 * share, "stroke-linecap": "round" }));
           }
         });
         lines.replaceChildren(...shapes);
