@@ -6,6 +6,7 @@ Shapes: `T` positions, `H` heads, `D` d_model, `E` head width, `F` MLP width, `V
 from __future__ import annotations
 
 import json
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from suite.model.trace import trace
 MASKED = 255  # byte of a cell that the query may not see; the others are weights in 254ths
 THUMBNAIL = 40  # cells a side, of a head's picture in the grid
 MEMORY = 64 * 1024 * 1024  # weights of so many cells are in memory at a time
+KEPT = 16 * 1024 * 1024  # bytes of the grid's own layers, kept for the clicks that follow
 GUESSES = 5  # tokens of the logit lens
 
 
@@ -50,12 +52,34 @@ def layers_at_a_time(model: Model, length: int) -> Iterator[list[int]]:
         yield list(range(first, min(first + step, model.config.n_layer)))
 
 
+class _Kept:
+    """The layers of the text that a grid was drawn of last; one computation runs at a time, so it needs no lock."""
+
+    def __init__(self) -> None:
+        self._model: weakref.ref[Model] | None = None
+        self._text: tuple[list[int], int] = ([], 0)
+        self._layers: list[Tensor] = []
+
+    def put(self, model: Model, ids: list[int], prefix: int, layers: list[Tensor]) -> None:
+        """Keep the bytes (H, T, T) of all layers; none of a text for which they would be too many."""
+        self._model, self._text, self._layers = weakref.ref(model), (ids, prefix), layers
+
+    def get(self, model: Model, ids: list[int], prefix: int, layer: int) -> Tensor | None:
+        """The bytes of a layer, where they are those of this model and text."""
+        known = self._model is not None and self._model() is model and self._text == (ids, prefix)
+        return self._layers[layer] if known and self._layers else None
+
+
+kept = _Kept()
+
+
 def attention_grid(model: Model, asked: Mapping[str, Any]) -> bytes:
     """A small picture of every head, and figures of what each looks at."""
     ids, prefix = looked_at(model, asked)
     length = len(ids)
     size = min(length, THUMBNAIL)
-    pictures, figures = [], []
+    pictures, figures, cells = [], [], []
+    keeps = model.config.n_layer * model.config.n_head * length * length <= KEPT
     for layers in layers_at_a_time(model, length):
         found = trace(model.transformer, ids, prefix=prefix, keep=["weights", "masked"], layers=layers)
         for layer in layers:
@@ -63,6 +87,9 @@ def attention_grid(model: Model, asked: Mapping[str, Any]) -> bytes:
             small = F.adaptive_max_pool2d(weights, size)
             pictures.append(as_bytes(small, F.adaptive_max_pool2d(_seen(found.masked[layer], length), size) > 0))
             figures.append(_habits(weights))
+            if keeps:
+                cells.append(as_bytes(weights, _seen(found.masked[layer], length) > 0))
+    kept.put(model, ids, prefix, cells)
     header = {"tokens": pieces(model, ids), "layers": model.config.n_layer, "heads": model.config.n_head}
     return packed({**header, "size": size, "habits": figures}, torch.stack(pictures))
 
@@ -97,8 +124,10 @@ def attention_layer(model: Model, asked: Mapping[str, Any]) -> bytes:
     """The weights of all heads of one layer, H * T * T bytes behind a header."""
     ids, prefix = looked_at(model, asked)
     layer = whole(asked, "layer", 0, model.config.n_layer - 1)
-    found = trace(model.transformer, ids, prefix=prefix, keep=["weights", "masked"], layers=[layer])
-    cells = as_bytes(found.weights_by_position(layer), _seen(found.masked[layer], len(ids)) > 0)
+    cells = kept.get(model, ids, prefix, layer)
+    if cells is None:
+        found = trace(model.transformer, ids, prefix=prefix, keep=["weights", "masked"], layers=[layer])
+        cells = as_bytes(found.weights_by_position(layer), _seen(found.masked[layer], len(ids)) > 0)
     return packed({"heads": model.config.n_head, "size": len(ids), "masked": MASKED}, cells)
 
 

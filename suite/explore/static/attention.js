@@ -9,6 +9,7 @@ export const title = "Attention";
 export const lede = "Which earlier tokens each head of each layer looks at. Choose a head, then a word.";
 export const usesText = true;
 const START = "A robot must obey the orders given it by human beings except where such orders would conflict with the First Law.";
+const NEAR = 40; // words on either side whose own arcs are hinted at
 const LABELLED = 64; // tokens that have room for their names beside the matrix
 
 export function mount(root, context) {
@@ -123,7 +124,7 @@ export function mount(root, context) {
         const far = height - 2 - (high * 4) / 3;
         return s("path", { d: `M${from} ${height - 1}C${from} ${far} ${to} ${far} ${to} ${height - 1}`, fill: "none", stroke: strong ? ink : "currentColor", "stroke-width": strong ? 0.6 + 5 * share : 1, "stroke-linecap": "round", opacity: strong ? 0.35 + 0.65 * share : 0.13 });
       };
-      for (let query = 0; query < Math.min(grid.tokens.length, 200); query += 1) {
+      for (let query = Math.max(0, token - NEAR); query < Math.min(grid.tokens.length, token + NEAR); query += 1) {
         if (query === token) continue;
         for (let key = 0; key < grid.tokens.length; key += 1) if (key !== query && weight(query, key) > 0.3) shapes.push(arc(middles[query], middles[key], 0, false));
       }

@@ -139,6 +139,17 @@ def inside_layer(model: Model, text: str, layer: int) -> torch.Tensor:
     return cells.view(header["heads"], header["size"], header["size"])
 
 
+@pytest.mark.parametrize("other", [{"text": LAW[:-4]}, {"text": LAW, "both_ways": True}])
+def test_a_layer_that_was_kept_is_of_its_own_text(model: Model, other: dict[str, Any]) -> None:
+    """The grid keeps its layers for the clicks that follow; they must not be shown for another text."""
+    inside.kept = inside._Kept()
+    alone = [inside.attention_layer(model, {**asked, "layer": 1}) for asked in ({"text": LAW}, other)]
+    inside.attention_grid(model, {"text": LAW})
+    assert [inside.attention_layer(model, {**asked, "layer": 1}) for asked in ({"text": LAW}, other)] == alone
+    assert inside.kept.get(model, *inside.looked_at(model, {"text": LAW}), 1) is not None
+    assert inside.kept.get(load("lm"), *inside.looked_at(model, {"text": LAW}), 1) is None
+
+
 def test_few_layers_at_a_time_give_the_same_grid(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = inside.attention_grid(model, {"text": LAW})
     monkeypatch.setattr(inside, "MEMORY", 1)
