@@ -61,7 +61,7 @@ def classify(model: Model, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The labels of a text with their probabilities, and how each token moves one of them."""
     text = text_of(asked)
     check(model, "classify", text)
-    classifier = find_task("classify").pipeline(model)
+    classifier: Any = find_task("classify").pipeline(model)
     found = classifier(text)
     label = asked.get("label") or next(iter(found.scores))
     answer = {

@@ -250,7 +250,7 @@ class _Recorder(ExitStack):
             found.scores[layer] = scores
         if self.names & {"masked", "weights"}:
             bounds = torch.tensor([found.prefix], device=scores.device) if found.prefix else None
-            mask = whole_mask(self.transformer.config, layer, plan.places, bounds)  # type: ignore[arg-type]
+            mask = whole_mask(self.transformer.config, layer, plan.places, bounds)
             masked = scores.masked_fill(~mask, -torch.inf)
             if "masked" in self.names:
                 found.masked[layer] = masked

@@ -1,7 +1,7 @@
 // View 6: source and target inside one sequence: which source words a translation looked at, where a summary comes from.
 
 import { colour, inkOn } from "./colour.js";
-import { count, h, percent, s } from "./dom.js";
+import { count, h, percent, s, short } from "./dom.js";
 import { checkbox, panel, results, segments, textArea } from "./parts.js";
 
 export const title = "Source & target";
@@ -47,7 +47,7 @@ function translation(root, context) {
     context.set({ pair: direction === known[0] ? null : direction, text: text === STARTS[source] ? null : text });
     out.show(async (signal) => {
       const found = await context.ask("translate", { text, source, target }, signal);
-      const whole = panel("Translation", h("p", { class: "text" }, found.text), { name: "translation", note: `Score: ${found.score.toFixed(2)} nats a token.` });
+      const whole = panel("Translation", h("p", { class: "text" }, found.text), { name: "translation", note: `Score: ${short(found.score)} nats a token.` });
       for (const warning of found.warnings) whole.append(h("p", { class: "note" }, warning));
       return [whole, found.sentences.map((one, place) => alignment(one, place))];
     });
