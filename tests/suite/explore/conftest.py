@@ -2,16 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-pytest.importorskip("starlette", reason="the page needs: pip install 'decoder-suite[explore]'")
-
-from starlette.testclient import TestClient
-
 from suite.checkpoint import save_checkpoint
-from suite.explore.app import create_app
 from suite.model import ModelConfig, Transformer
 from suite.text.tokenizer import Tokenizer
 
@@ -34,7 +30,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def client(tiny: Path) -> Iterator[TestClient]:
-    """The page's server, showing the tiny model first."""
+def client(tiny: Path) -> Iterator[Any]:
+    """The page's server, showing the tiny model first; modules that use it skip themselves without the extra."""
+    from starlette.testclient import TestClient
+
+    from suite.explore.app import create_app
+
     with TestClient(create_app(str(tiny)), base_url=ADDRESS) as found:
         yield found
