@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # one thread each, so that parallel test workers do not fight over the cores
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test notebooks check types clean
+.PHONY: demo test browser notebooks check types clean
 
 # what the embedded models write as it comes: seed 1 throughout, and nothing chosen
 demo: $(VENV)/demo
@@ -20,6 +20,10 @@ demo: $(VENV)/demo
 # a file's tests stay in one process, where they share what they trained; the modules' examples are tests too
 test: $(VENV)/test
 	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder --doctest-modules tests suite tasks data
+
+# the page of `suite explore` in Debian's Chromium (apt-get install chromium); skipped where there is none
+browser: $(VENV)/test
+	$(BIN)/pytest -m browser -rs tests/suite/explore/test_page.py
 
 notebooks: $(VENV)/test
 	$(BIN)/pytest -m notebook tests/test_notebooks.py

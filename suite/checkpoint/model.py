@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
+from suite.checkpoint import inspection
 from suite.checkpoint.format import Checkpoint, skeleton
 from suite.checkpoint.generation import Generation
 from suite.checkpoint.settings import Unfinished
@@ -18,7 +19,9 @@ from suite.model.config import ModelConfig
 from suite.model.transformer import Transformer
 
 if TYPE_CHECKING:
+    from suite.checkpoint.inspection import Given
     from suite.checkpoint.tensors import Storage
+    from suite.model.trace import Trace
     from suite.text.tokenizer import Tokenizer
 
 
@@ -89,6 +92,32 @@ class Model:
         from suite.checkpoint.loading import write
 
         write(self, directory, to=to, storage=storage)
+
+    def trace(self, given: Given, **options: Any) -> Trace:
+        """Run a text, or token ids, and keep what the pass computed; `options` are those of `suite.model.trace.trace`.
+
+        Example:
+            >>> from suite import load
+            >>> load("lm").trace("A robot must obey", keep="weights").weights[0].shape
+            torch.Size([5, 6, 6])
+        """
+        return inspection.trace_model(self, given, **options)
+
+    def hidden_states(self, given: Given, *, prefix: int = 0) -> Tensor:
+        """The residual stream (n_layer + 1, T, D) before each layer and behind the last, before the final norm."""
+        return inspection.hidden_states(self, given, prefix)
+
+    def attentions(self, given: Given, *, prefix: int = 0) -> Tensor:
+        """Attention weights (n_layer, H, T, T) of a text or token ids; each row sums to 1."""
+        return inspection.attentions(self, given, prefix)
+
+    def logprobs(self, given: Given, *, prefix: int = 0) -> Tensor:
+        """Log-probability (T - 1,) in nats of each token after the first, given those before it."""
+        return inspection.logprobs(self, given, prefix)
+
+    def bertviz(self, given: Given, *, prefix: int = 0) -> dict[str, Any]:
+        """What BertViz draws: `bertviz.head_view(**model.bertviz(text))`, likewise `model_view`."""
+        return inspection.bertviz(self, given, prefix)
 
 
 def assemble(

@@ -21,6 +21,7 @@ from click.shell_completion import shell_complete
 from suite.cli.bench import bench
 from suite.cli.completion import completion
 from suite.cli.convert import convert
+from suite.cli.explore import explore
 from suite.cli.groups import ExtensibleGroup
 from suite.cli.models import models
 from suite.cli.show import first_process, notice
@@ -50,7 +51,7 @@ def cli() -> None:
     """
 
 
-for command in (run, train, evaluate, models, convert, bench, completion):
+for command in (run, train, evaluate, models, explore, convert, bench, completion):
     cli.add_command(command)
 
 

@@ -260,8 +260,7 @@ def make_pattern(
     """The pattern of a layer with this window and compression stride (0: none); the rest is as for `make_plan`."""
     if stride:
         return _compressed(config, places, stride, prefix)
-    # positions back that a query sees, itself included; a model that slides never looks past its context
-    reach = min(window or places.end, config.sliding_context or places.end)
+    reach = reach_of(config, places, window)
     if config.position == "relative":
         return _relative(config, places, reach, prefix)
     first, whole = 0, False
@@ -272,6 +271,11 @@ def make_pattern(
         first = max(0, start - window + 1) if window else 0
         whole = prefix is None and (start == 0 or length == 1) and reach >= end - first
     return Dense(first, None if whole else make_mask(places, reach, prefix, first))
+
+
+def reach_of(config: ModelConfig, places: Places, window: int) -> int:
+    """Positions back that a query sees, itself included; a model that slides never looks past its context."""
+    return min(window or places.end, config.sliding_context or places.end)
 
 
 def visible(queries: Tensor, keys: Tensor, prefix: Tensor | None, reach: int, lasts: Tensor | None = None) -> Tensor:
@@ -311,6 +315,11 @@ def make_mask(places: Places, reach: int, prefix: Tensor | None, first: int = 0)
     return mask[:, None] if mask.dim() == 3 else mask
 
 
+def relative_rows(config: ModelConfig, ahead: Tensor) -> Tensor:
+    """Rows of the table of distances for keys that are `ahead` of their queries; far distances share the last."""
+    return (ahead + (config.span - 1)).clamp(0, config.span + config.relative_ahead - 1)
+
+
 def _local(places: Aligned, reach: int, prefix: Tensor | None, batch: int, dtype: torch.dtype) -> Local:
     device = places.positions.device
     back, ahead = reach - 1, 0 if prefix is None else reach - 1
@@ -325,24 +334,20 @@ def _local(places: Aligned, reach: int, prefix: Tensor | None, batch: int, dtype
 
 
 def _relative(config: ModelConfig, places: Places, reach: int, prefix: Tensor | None) -> Skewed | Gathered:
-    def rows(ahead: Tensor) -> Tensor:
-        """The rows of the table for keys that are so far ahead of their queries; far distances share the last."""
-        return (ahead + (config.span - 1)).clamp(0, config.span + config.relative_ahead - 1)
-
     if isinstance(places, Aligned):
         end, length = places.end, places.length
         if length > 1:
             # one row more than distances that are seen, because `skew` cuts it off
             ahead = torch.arange(1 - end, (1 if prefix is None else length) + 1, device=places.positions.device)
             block = BLOCK if ahead.device.type == "cpu" else length
-            return Skewed(block, make_mask(places, reach, prefix), rows(ahead), prefix is not None)
+            return Skewed(block, make_mask(places, reach, prefix), relative_rows(config, ahead), prefix is not None)
         mask = None if prefix is None and reach >= end else make_mask(places, reach, prefix)
         if end <= config.span:
             return Gathered(mask, config.span - end)
     else:
         mask = make_mask(places, reach, prefix)
     queries, keys = pairs(places)
-    found = rows(keys - queries)
+    found = relative_rows(config, keys - queries)
     return Gathered(mask, found[:, None] if found.dim() == 3 else found)
 
 
