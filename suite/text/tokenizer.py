@@ -361,8 +361,9 @@ def _is_foreign(document: Any, settings: Mapping[str, Any]) -> bool:
         plain = plain and all(token["special"] for token in added) and not settings.get("chat_template")
         opens = "SpecialToken" in json.dumps(document.get("post_processor")) or settings.get("add_bos_token")
         return bool(not plain or opens)
-    except (KeyError, TypeError):
-        return isinstance(document, dict) and "type" in (document.get("model") or {})
+    except (KeyError, TypeError, AttributeError):
+        model = document.get("model") if isinstance(document, dict) else None
+        return isinstance(model, dict) and "type" in model
 
 
 def check_encodable(text: str) -> None:

@@ -128,7 +128,7 @@ class PairMaker:
 
     Example:
         >>> PairMaker("en", "de", NameMaker(["Anna"])).fill(("Room {small}", "Zimmer {small}", ""), Random(1))
-        Pair(source='Room 28', target='Zimmer 28', place=0)
+        Pair(source='Room 139', target='Zimmer 139', place=0)
     """
 
     def __init__(self, source: str, target: str, names: NameMaker) -> None:

@@ -20,10 +20,10 @@ from suite.tasks.translate.checks import LINK
 from suite.tasks.translate.corpora import FilteredCorpus, PairEncoder, directions
 from suite.tasks.translate.made import LANGUAGES, PairMaker
 from suite.tasks.translate.names import NameMaker, copied_names, replaced
-from suite.tasks.translate.word_pairs import WordPair, word_pairs
 from suite.wording import count
 
 if TYPE_CHECKING:
+    from suite.tasks.translate.word_pairs import WordPair
     from suite.training.batches import Example, RedrawnSource
 
 TRIES = 8  # draws of an example that fits the context, before a pair as it is takes its place
@@ -206,6 +206,7 @@ def variant_source(
     Raises:
         DataError: no pair is short enough.
     """
+    from suite.tasks.translate.word_pairs import word_pairs
     from suite.training.batches import RedrawnSource
 
     drawers: list[CorpusVariants] = []

@@ -140,7 +140,7 @@ def test_the_melody_that_was_taken_is_told(tiny: str, tmp_path: Path, capsys: py
         (["--wav", "piece.mp3"], "must end in .wav"),
         (["--plot", "piece.jpg"], "must end in .png or .svg"),
         (["--tempo", "0"], "tempo is 0"),
-        (["--model", "lm"], "lm is not a music model"),
+        (["--model", "lm"], "is not a music model's"),
     ],
 )
 def test_impossible_wishes(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

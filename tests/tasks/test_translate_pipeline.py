@@ -200,7 +200,7 @@ def test_unknown_languages_and_directions_are_refused(model: Model) -> None:
     with pytest.raises(ConfigError, match="does not know the language ''"):
         Translator(model, target="en")("a", target="")
     assert Translator(model, source="de")("Hund.").target == "en", "the only one"
-    both = {**model.extra, "directions": [["de", "en"], ["de", "fr"]]}
+    both = {**model.extra, "directions": [["de", "en"], ["de", "fr"]], "length_ratio": {}}
     with pytest.raises(ConfigError, match=r"target language needed: --to en or --to fr"):
         Translator(dataclasses.replace(model, extra=both))("Hund.")
     with pytest.raises(CheckpointError, match="not a translation model"):

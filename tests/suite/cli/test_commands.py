@@ -118,7 +118,7 @@ def test_models_show_reads_a_directory(tiny: str, tmp_path: Path, capsys: pytest
     assert found["config"]["context"] == 16
     (tmp_path / "config.json").write_text('{"format": "suite", "model": {"contxt": 3}}')
     assert main(["models", "show", str(tmp_path)]) == 2
-    assert "'context'" in capsys.readouterr().err
+    assert "did you mean 'model.context'?" in capsys.readouterr().err
 
 
 # ---- convert
