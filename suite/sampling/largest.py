@@ -29,6 +29,7 @@ def largest(scores: Tensor, added: NDArray[np.float64], count: int) -> tuple[NDA
         border, arbitrary ones are returned; the place of an entry that is -inf means nothing, but lies in the group.
     """
     groups, rows = added.shape
+    count = min(count, rows * scores.shape[1])
     if len(scores) > FEW_ROWS and in_numpy(scores):
         values, places = largest_of_blocks(scores, added, count)  # (P, N * BLOCK)
         best, group = places_of_largest(values, count), np.arange(groups)[:, None]
