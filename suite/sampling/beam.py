@@ -273,14 +273,19 @@ class _Search:
         length = self.tokens.shape[2] + 1
         possible = found.totals > -np.inf
         stops = possible & self.stops[found.tokens]
-        self._finish(found, stops[:, : self.beams])
-        live = possible & ~stops
-        order = np.argsort(~live, axis=1, kind="stable")[:, : self.beams]  # (P, K) the first K that live
-        each = np.arange(len(order))[:, None]
-        live = live[each, order]
-        order = np.where(live, order, order[:, :1])  # copies of the best, so that the batch stays rectangular
-        totals, beams, tokens = found.totals[each, order], found.beams[each, order], found.tokens[each, order]
-        totals[~live] = -np.inf
+        ends = stops[:, : self.beams]
+        self._finish(found, ends)
+        best = slice(None), slice(self.beams)
+        totals, beams, tokens = found.totals[best], found.beams[best], found.tokens[best]
+        live = possible[:, : self.beams] & ~ends
+        if not live.all():
+            live = possible & ~stops
+            order = np.argsort(~live, axis=1, kind="stable")[:, : self.beams]  # (P, K) the first K that live
+            each = np.arange(len(order))[:, None]
+            live = live[each, order]
+            order = np.where(live, order, order[:, :1])  # copies of the best, so that the batch stays rectangular
+            totals, beams, tokens = found.totals[each, order], found.beams[each, order], found.tokens[each, order]
+            totals[~live] = -np.inf
         last = self.limits[self.prompts] == length
         for place in np.flatnonzero(last):
             for beam in np.flatnonzero(live[place]):
@@ -302,6 +307,8 @@ class _Search:
     def _finish(self, found: Extensions, ends: Bools) -> None:
         """Keep the extensions that end in a stop token, (P, K) True in `ends`."""
         length = self.tokens.shape[2] + 1
+        if not ends.any():
+            return
         for place, candidate in zip(*np.nonzero(ends), strict=True):  # few: K in all of a search
             new = tuple(self.tokens[place, found.beams[place, candidate]].tolist())
             one = self._hypothesis(new, float(found.totals[place, candidate]), "stop", length)
@@ -312,6 +319,8 @@ class _Search:
 
     def _can_improve(self, totals: Floats, length: int) -> Bools:
         """(P,) whether the best live hypotheses, with log-probabilities (P,), can still reach the best `n_best`."""
+        if not self.counts.any():
+            return np.ones(len(totals), dtype=bool)
         limits = self.limits[self.prompts]
         reachable = np.maximum(totals / self.divisors[length + 1], totals / self.divisors[limits])
         found: Bools = (self.counts[self.prompts] < self.n_best) | (reachable > self.scores[self.prompts, -1])
@@ -324,18 +333,21 @@ class _Search:
     def _fork(self, going: Bools, totals: Floats, beams: Ints, tokens: Ints) -> Forks:
         """Give each live hypothesis (P, K) of the searches that go on a row, and make them the state of the search."""
         width = self.tokens.shape[1]  # rows of a prompt until now
-        order = np.arange(np.count_nonzero(going))  # which prompt takes each place: the last move to where one ended
-        order[~going[: len(order)]] = np.flatnonzero(going[len(order) :]) + len(order)
-        places = settled(beams[order])  # (P, K)
-        taken = (order[:, None], places)
-        beams, tokens, totals = beams[taken], tokens[taken], totals[taken]
-        rows = order[:, None] * width + beams
-        old = self.tokens[order[:, None], beams]  # (P, K, T) of the hypotheses that are extended
+        numbers = np.arange(np.count_nonzero(going))
+        order = numbers[:, None]  # (P, 1) which prompt takes each place: the last move to where one ended
+        if len(numbers) < len(going):
+            order = order.copy()
+            order[~going[: len(order)], 0] = np.flatnonzero(going[len(order) :]) + len(order)
+        places = settled(beams[order[:, 0]])  # (P, K)
+        beams, tokens, totals = beams[order, places], tokens[order, places], totals[order, places]
+        rows = order * width + beams
+        old = self.tokens[order, beams]  # (P, K, T) of the hypotheses that are extended
         shared = np.full(rows.shape, -1)
         if width == self.beams:
             differs = np.ones((*rows.shape, old.shape[2] + 1), dtype=bool)
             np.not_equal(self.tokens[: len(order)], old, out=differs[:, :, :-1])  # from those that stood in the rows
-            shared = np.where(order[:, None] == np.arange(len(order))[:, None], differs.argmax(axis=2), -1)
-        self.prompts, self.totals = self.prompts[order], totals
+            shared = differs.argmax(axis=2)
+            shared[order[:, 0] != numbers] = -1
+        self.prompts, self.totals = self.prompts[order[:, 0]], totals
         self.tokens = np.concatenate((old, tokens[:, :, None]), axis=2)
         return Forks(rows.ravel(), tokens.ravel(), shared.ravel())

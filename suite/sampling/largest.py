@@ -5,12 +5,15 @@ Shapes: `B` rows, `V` entries of a row, `P` groups of rows, `K` rows of a group.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 BLOCK = 64  # entries whose maximum is looked at first
+FEW_ROWS = 16  # rows up to which `topk` takes no longer than the many small operations that replace it
 
 
 def largest(scores: Tensor, added: NDArray[np.float64], count: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -26,38 +29,37 @@ def largest(scores: Tensor, added: NDArray[np.float64], count: int) -> tuple[NDA
         border, arbitrary ones are returned; the place of an entry that is -inf means nothing, but lies in the group.
     """
     groups, rows = added.shape
-    vocabulary = scores.shape[1]
-    if not in_numpy(scores):
-        return largest_by_topk(scores, added, count)
-    # the largest entries lie in the blocks with the largest maxima
+    count = min(count, rows * scores.shape[1])
+    if len(scores) > FEW_ROWS and in_numpy(scores):
+        values, places = largest_of_blocks(scores, added, count)  # (P, N * BLOCK)
+        best, group = places_of_largest(values, count), np.arange(groups)[:, None]
+        values, places = values[group, best], places[group, best]
+    else:
+        entries, ids = scores.detach().topk(min(count, scores.shape[1]), dim=1)  # (B, N): N of a row are always enough
+        values = (entries.cpu().numpy() + added.reshape(-1, 1)).reshape(groups, -1)  # (P, K * N)
+        firsts = (np.arange(rows) * scores.shape[1])[:, None]
+        places = (ids.cpu().numpy().reshape(groups, rows, -1) + firsts).reshape(groups, -1)
+    order = (-values).argsort(axis=1, kind="stable")[:, :count]  # equal entries in the order of their places
+    if groups == 1:
+        return values[:, order[0]], places[:, order[0]]
+    return np.take_along_axis(values, order, axis=1), np.take_along_axis(places, order, axis=1)
+
+
+def largest_of_blocks(
+    scores: Tensor, added: NDArray[np.float64], count: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Entries and places as from `largest`, but of whole blocks of columns: those with the largest maxima."""
+    (groups, rows), vocabulary = added.shape, scores.shape[1]
     group = np.arange(groups)[:, None]  # (P, 1)
     maxima = block_maxima(scores).reshape(groups, rows, -1) + added[:, :, None]  # (P, K, blocks)
     row, block = np.divmod(places_of_largest(maxima.reshape(groups, -1), count), maxima.shape[2])  # (P, up to N)
     columns = block[:, :, None] * BLOCK + np.arange(BLOCK)  # (P, N, BLOCK)
-    outside = columns >= vocabulary if vocabulary % BLOCK else None
-    if outside is not None:
-        columns[outside] = 0
+    outside = columns >= vocabulary
+    columns[outside] = 0
     places = (row * vocabulary)[:, :, None] + columns
     values = scores.detach().reshape(groups, -1).numpy()[group[:, :, None], places] + added[group, row][:, :, None]
-    if outside is not None:
-        values[outside] = -np.inf
-    values, places = values.reshape(groups, -1), places.reshape(groups, -1)
-    best = places_of_largest(values, min(count, rows * vocabulary))
-    values, places = values[group, best], places[group, best]
-    order = np.argsort(-values, axis=1, kind="stable")  # equal entries in the order of their places
-    return values[group, order], places[group, order]
-
-
-def largest_by_topk(
-    scores: Tensor, added: NDArray[np.float64], count: int
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """`largest` for tensors that NumPy cannot read."""
-    groups, vocabulary = len(added), scores.shape[1]
-    values, ids = scores.topk(min(count, vocabulary), dim=1)  # (B, N): N of a row are always enough
-    values = values.double() + torch.from_numpy(added).to(scores.device).view(-1, 1)
-    best, found = values.view(groups, -1).topk(min(count, values.numel() // groups), dim=1)  # (P, N)
-    columns = ids.view(groups, -1).gather(1, found)
-    return best.cpu().numpy(), (found // values.shape[1] * vocabulary + columns).cpu().numpy()
+    values[outside] = -np.inf
+    return values.reshape(groups, -1), places.reshape(groups, -1)
 
 
 def places_of_largest(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
@@ -109,4 +111,29 @@ def keep_largest(values: Tensor, least: Tensor, counts: Tensor | int) -> Tensor:
         ties = values == least
         allowed = ties.sum(dim=-1, keepdim=True) - extra
         keep = keep & (~ties | (ties.cumsum(dim=-1) <= allowed))
+    return keep
+
+
+def nucleus(probabilities: NDArray[np.floating], p: float, guesses: Sequence[int]) -> NDArray[np.bool_]:
+    """(B, V) bool, True for the fewest likeliest entries of each row of (B, V) that add up to at least `p`.
+
+    Args:
+        probabilities: (B, V).
+        p: above 0.
+        guesses: numbers of entries to look at, rising, before all are.
+    """
+    vocabulary = probabilities.shape[1]
+    for guess in (*guesses, vocabulary):
+        rest = max(0, vocabulary - guess)
+        top = np.partition(probabilities, rest, axis=1)[:, rest:] if rest else probabilities
+        top = np.sort(top, axis=1)[:, ::-1]  # (B, guess)
+        before = top.cumsum(axis=1, dtype=np.float64) - top  # probability of all likelier entries
+        counts = (before < p).sum(axis=1)  # (B,) the entry that crosses p is kept
+        if not rest or not top[counts == top.shape[1], -1].any():
+            break
+    counts = np.maximum(counts, 1)  # 0 if no entry is a number
+    least = top[np.arange(len(top)), counts - 1][:, None]
+    keep: NDArray[np.bool_] = probabilities >= least
+    if (keep.sum(axis=1) != counts).any():
+        return keep_largest(*map(torch.from_numpy, (probabilities, least.copy(), counts[:, None]))).numpy()
     return keep

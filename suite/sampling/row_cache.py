@@ -56,9 +56,9 @@ class RowCache(KVCache):
         if self.layers is None:
             super().reorder(sources)
             return
-        used = min(max(self.seen), self.capacity)
-        old = torch.tensor(sources, dtype=torch.long, device=self.lengths.device)
-        if len(sources) > self.batch:
+        used, count = min(max(self.seen), self.capacity), self.batch
+        if len(sources) > count:
+            old = torch.tensor(sources, dtype=torch.long, device=self.lengths.device)
             shape = (len(self.layers), len(sources), *self.layers.shape[2:])
             grown = unwritten(shape, self.layers.device, self.layers.dtype)
             grown.narrow(3, 0, used).copy_(self.layers.narrow(3, 0, used).index_select(1, old))
@@ -68,8 +68,11 @@ class RowCache(KVCache):
             whole = shared is None or max(self.seen) > self.capacity
             firsts = [0] * len(moved) if whole or shared is None else [shared[place] for place in moved]
             copy_rows(self.layers, moved, [sources[place] for place in moved], firsts, used)
-            self._use(self.layers[:, : len(sources)])
-        self._see([self.seen[source] for source in sources], self.restarts[old])
+            if len(sources) < count:
+                self._use(self.layers[:, : len(sources)])
+        seen = [self.seen[source] for source in sources]
+        if seen != self.seen or self.config.restart_positions:
+            self._see(seen, self.restarts[sources])
 
     def part(self, rows: Sequence[int], capacity: int) -> RowCache:
         """An empty cache for some of the empty rows, to be filled and then given to `put`.
