@@ -32,6 +32,11 @@ class Pair(NamedTuple):
     target: str
     place: int
 
+    @property
+    def sides(self) -> tuple[str, str]:
+        """Sentence and translation."""
+        return self.source, self.target
+
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:

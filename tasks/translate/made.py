@@ -7,6 +7,7 @@ and cannot learn it by heart. `VALUES` say how each kind of it is written in eac
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from random import Random
 
 from suite.data.parallel import Pair
@@ -233,7 +234,7 @@ def amount(random: Random) -> Values:
     if random.random() < 0.5:
         value += f".{random.randrange(100):02}"
     german = value.translate(str.maketrans(",.", ".,"))
-    french = value.translate(str.maketrans({",": "\u202f", ".": ","}))
+    french = value.translate(str.maketrans(",.", "\u202f,"))
     if random.random() < 0.6:
         return {"en": f"€{value}", "de": f"{german} €", "fr": f"{french}\u00a0€"}
     return {"en": f"{value} euros", "de": f"{german} Euro", "fr": f"{french} euros"}
@@ -252,7 +253,7 @@ def code(random: Random) -> Values:
     return _same(letters + random.choice(("", "-", " ")) + str(random.randrange(10, 10 ** random.randrange(2, 6))))
 
 
-VALUES = {
+VALUES: dict[str, Callable[[Random], Values]] = {
     "link": link,
     "mail": mail,
     "file": file,

@@ -74,13 +74,13 @@ def stand_ins(
     free = {kind: [word for word in words if word not in source] for kind, words in ((False, NAMES), (True, NUMBERS))}
     things, parts, end = [], [], 0
     lost = False
-    for start, stop, number in spans:
+    for start, stop, is_number in spans:
         thing = source[start:stop]
-        wanted = respaced(thing, *languages) if number else thing
-        lost = lost or not _kept(wanted, translation, number)
-        if not free[number]:
+        wanted = respaced(thing, *languages) if is_number else thing
+        lost = lost or not _kept(wanted, translation, is_number)
+        if not free[is_number]:
             return None
-        stand_in = free[number].pop(0)
+        stand_in = free[is_number].pop(0)
         things.append((stand_in, wanted))
         parts += [source[end:start], stand_in]
         end = stop

@@ -159,7 +159,7 @@ class CorpusVariants:
         for _ in range(TRIES):
             pair, way = make(random), random.randrange(len(self.ways))
             found = self._varied(pair, way, random)
-            found = found or self.encoder.example(pair[way], pair[1 - way], *self.ways[way])
+            found = found or self.encoder.example(pair.sides[way], pair.sides[1 - way], *self.ways[way])
             if found is not None:
                 return found
         return random.choice(random.choice(self.pairs)[1])
@@ -180,7 +180,8 @@ class CorpusVariants:
             unpunctuated(part) if part is not parts[-1] and random.random() < self.table.unpunctuated else part
             for part in parts
         ]
-        return Pair(*(" ".join(part[side] for part in parts) for side in (0, 1)), parts[0].place)
+        source, target = (" ".join(part.sides[side] for part in parts) for side in (0, 1))
+        return Pair(source, target, parts[0].place)
 
 
 def variant_source(

@@ -47,7 +47,7 @@ def word_pairs(pairs: Sequence[Pair], cache: Path) -> list[WordPair]:
 
 def extract(pairs: Sequence[Pair]) -> list[WordPair]:
     """Source words and their translations, by falling frequency; words as they are written inside a sentence."""
-    sides = [cased([_WORD.findall(pair[side]) for pair in pairs]) for side in (0, 1)]
+    sides = [cased([_WORD.findall(pair.sides[side]) for pair in pairs]) for side in (0, 1)]
     rows = [row for row in zip(*sides, strict=True) if row[0] and row[1] and max(len(row[0]), len(row[1])) <= LONGEST]
     if not rows:
         return []
@@ -117,11 +117,11 @@ def translation_table(
     keys, inverse = np.unique(source * (became.max() + 1) + np.repeat(became, widths), return_inverse=True)
     key_source, key_target = np.divmod(keys, became.max() + 1)
     probability = np.ones(len(keys))
-    counts = probability
+    counts: NDArray[np.float64] = probability
     for _ in range(ROUNDS):
         share = probability[inverse]
         share /= np.repeat(np.add.reduceat(share, firsts), widths)
-        counts = np.bincount(inverse, share, len(keys))
+        counts = np.asarray(np.bincount(inverse, share, len(keys)), dtype=np.float64)
         probability = counts / np.bincount(key_source, counts, words + 1)[key_source]
     likely = np.flatnonzero((probability >= LEAST_PROBABILITY) & (key_source < words))
     chosen = list(zip(key_source[likely].tolist(), key_target[likely].tolist(), strict=True))
