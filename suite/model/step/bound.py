@@ -79,7 +79,7 @@ class BoundStep:
         model["norm_eps"], model["scale"] = config.norm_eps, config.head_width**-0.5
         model["rms"], model["activation"] = config.norm == "rms", ACTIVATIONS[config.activation]
         model["rotary_width"] = config.rotated if config.position == "rotary" else 0
-        model["threads"] = self.threads
+        model["threads"], model["parallel"] = self.threads, config.parallel_residual
         self._describe_matrix(model["tokens"], transformer.tokens)
         self._describe_matrix(model["head"], transformer.head)
         if config.position == "learned":
@@ -95,6 +95,9 @@ class BoundStep:
             self._describe_matrix(record[name], module)
         self._describe_norm(record["attention_norm"], block.attention_norm)
         self._describe_norm(record["mlp_norm"], block.mlp_norm)
+        if self.config.qk_norm_weight:
+            self._describe_norm(record["query_norm"], attention.query_norm)
+            self._describe_norm(record["key_norm"], attention.key_norm)
         record["relative"] = self._hold(attention.relative)
         reach = self.config.window(attention.layer), self.config.sliding_context
         record["reach"] = min((limit for limit in reach if limit), default=np.iinfo(np.int64).max)
@@ -145,7 +148,13 @@ class BoundStep:
         group = config.n_head // config.kv_heads
         results = max(rows * max(CHUNK, config.head_width), (group + 1) * cache.capacity + 1)
         model["scratch"] = -(-(rows * config.d_model + results) // 16) * 16
-        sizes = {"x": config.d_model, "queries": width, "mixed": width, "wide": config.ff_width}
+        sizes = {
+            "x": config.d_model,
+            "before": config.d_model,
+            "queries": width,
+            "mixed": width,
+            "wide": config.ff_width,
+        }
         sizes |= {"cos": config.rotated, "sin": config.rotated}
         self.room = {name: np.zeros((rows, size), np.float32) for name, size in sizes.items()}
         self.room["own"] = np.zeros((self.threads, int(model["scratch"])), np.float32)
@@ -184,8 +193,6 @@ def why_not(transformer: Transformer, cache_dtype: torch.dtype = torch.float32) 
     config = transformer.config
     if config.compresses:
         return "compressed keys and values"
-    if config.qk_norm_weight or config.parallel_residual:
-        return "norms of queries and keys with weights" if config.qk_norm_weight else "parallel residual branches"
     if transformer.training and (config.dropout or config.attention_rate):
         return "dropout"
     if cache_dtype != torch.float32:

@@ -32,6 +32,8 @@ LAYER = np.dtype(
         ("mlp_norm", VECTOR),
         ("up", MATRIX),  # F outputs, for swiglu F gates before them
         ("down", MATRIX),
+        ("query_norm", VECTOR),  # (E,), address 0 where queries and keys are normalised without weights
+        ("key_norm", VECTOR),
         ("relative", np.int64),  # (R, H * E) float32, a row a distance
         ("reach", np.int64),  # positions back that a query sees, itself included
         ("keys", np.int64),  # (B, K, slots, E) float32, in the KV cache
@@ -42,7 +44,7 @@ MODEL = np.dtype(
     [
         # sizes and choices
         *((name, np.int64) for name in ("n_layer", "d_model", "n_head", "kv_heads", "head_width", "ff_width")),
-        *((name, np.int64) for name in ("rotary_width", "span", "activation", "rms", "qk_norm", "threads")),
+        *((name, np.int64) for name in ("rotary_width", "span", "activation", "rms", "qk_norm", "parallel", "threads")),
         ("norm_eps", np.float64),
         ("scale", np.float64),  # of queries: 1 / sqrt(E)
         ("tokens", MATRIX),
@@ -58,6 +60,7 @@ MODEL = np.dtype(
         ("sin", np.int64),
         # what threads share, float32
         ("x", np.int64),  # (B, D) residual stream
+        ("before", np.int64),  # (B, D) the stream before attention, for an MLP in parallel
         ("queries", np.int64),  # (B, H, E)
         ("mixed", np.int64),  # (B, H * E)
         ("wide", np.int64),  # (B, F)

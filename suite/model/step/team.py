@@ -5,6 +5,7 @@ They run compiled code that holds no lock of Python's, and how the work is share
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import threading
@@ -27,9 +28,16 @@ class Team:
         self.job: Callable[[], Help | None] = lambda: None
         self.asleep = [True] * (threads - 1)
         self.alarms = [threading.Lock() for _ in self.asleep]
-        for place, alarm in enumerate(self.alarms):
+        self.ending = False
+        self.threads = [
+            threading.Thread(target=self._live, args=(place,), name=f"suite-step-{place + 1}", daemon=True)
+            for place in range(threads - 1)
+        ]
+        for alarm, thread in zip(self.alarms, self.threads, strict=True):
             alarm.acquire()
-            threading.Thread(target=self._live, args=(place,), name=f"suite-step-{place + 1}", daemon=True).start()
+            thread.start()
+        # Python ends a thread that it finds in compiled code by unwinding its stack, which ends the process: abort()
+        atexit.register(self.end)
 
     @contextlib.contextmanager
     def helping(self, help: Help) -> Iterator[None]:
@@ -47,8 +55,16 @@ class Team:
         finally:
             self.busy.release()
 
+    def end(self) -> None:
+        """Have the helpers leave; waits until they have."""
+        self.ending, self.job = True, lambda: None
+        for alarm, thread in zip(self.alarms, self.threads, strict=True):
+            with contextlib.suppress(RuntimeError):  # it has been woken already
+                alarm.release()
+            thread.join(1)
+
     def _live(self, place: int) -> None:
-        while True:
+        while not self.ending:
             self.alarms[place].acquire()
             help: Any = self.job()
             if help is not None:

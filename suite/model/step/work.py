@@ -182,7 +182,8 @@ def prepare(model, layer, kind, own):
     if kind != HEAD and kind != UP and kind != PROJECT:
         return
     norm = model.norm if kind == HEAD else layer.mlp_norm if kind == UP else layer.attention_norm
-    x, normed = array(model.x, model.rows, model.d_model), array(own, model.rows, model.d_model)
+    stream = model.before if kind == UP and model.parallel else model.x
+    x, normed = array(stream, model.rows, model.d_model), array(own, model.rows, model.d_model)
     for b in range(model.rows):
         normalise(x[b], norm, model.rms, model.norm_eps, normed[b])
 
@@ -195,6 +196,11 @@ def perform(model, layer, kind, chunk, own):
         project(model, layer, chunk, own, behind)
         return
     if kind == ATTEND:
+        if model.parallel and not chunk:  # nobody writes to the stream in this phase
+            stream, before = array(model.x, model.rows, model.d_model), array(model.before, model.rows, model.d_model)
+            for b in range(model.rows):
+                for i in range(model.d_model):
+                    before[b, i] = stream[b, i]
         attend(model, layer, chunk // model.kv_heads, chunk % model.kv_heads, behind)
         return
     count = outputs(model, layer, kind)
@@ -223,7 +229,9 @@ def project(model, layer, head, normed, part):
     cos, sin = array(model.cos, model.rows, model.rotary_width), array(model.sin, model.rows, model.rotary_width)
     for b in range(model.rows):
         if head < heads + model.kv_heads:
-            if model.qk_norm:
+            if layer.query_norm.weight:
+                normalise(made[b], layer.query_norm if head < heads else layer.key_norm, 1, model.norm_eps, made[b])
+            elif model.qk_norm:
                 normalise_head(made[b])
             if model.rotary_width:
                 rotate(made[b], cos[b], sin[b])

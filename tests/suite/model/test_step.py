@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from suite.errors import ConfigError, SuiteError
 from suite.model import KVCache, ModelConfig, Transformer
+from suite.model.config import RopeScaling
 from suite.model.lora import add_lora
 from suite.model.quantize import ShortEmbedding, ShortLinear, dequantize_int8, prepare_for_inference
 from suite.model.step import choice
@@ -71,7 +72,14 @@ def configs(draw: st.DrawFn) -> dict[str, Any]:
         "tie_embeddings": draw(st.booleans()),
         "qk_norm": draw(st.booleans()),
         "windows": draw(st.sampled_from([(), (3, 0), (5, 9)])),
+        "d_head": draw(st.sampled_from([None, 12])),
+        "qkv_bias": draw(st.sampled_from([None, True])),
+        "parallel_residual": draw(st.booleans()),
     }
+    fields["qk_norm_weight"] = fields["qk_norm"] and draw(st.booleans())
+    if position == "rotary":
+        fields["rotary_width"] = draw(st.sampled_from([None, 4]))
+        fields["rope_scaling"] = draw(st.sampled_from([None, RopeScaling(kind="llama3", factor=8.0)]))
     if position == "relative":
         fields |= {"relative_span": draw(st.sampled_from([None, 5])), "relative_ahead": draw(st.sampled_from([0, 2]))}
     else:
@@ -308,6 +316,16 @@ def test_only_one_process_compiles(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     busy.touch()
     os.utime(busy, (0, 0))
     assert compiled_elsewhere(tmp_path) and len(runs) == 2 and not busy.exists()
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_a_process_that_decoded_ends_well(threads: str, bound: Any, request: pytest.FixtureRequest) -> None:
+    """Python ended the helpers while they stood in compiled code, which aborted every command at its very end."""
+    command = [sys.executable, "-m", "suite", "run", "lm", "The", "-n", "5", "--seed", "1", "-q"]
+    kept = str(request.config.cache.mkdir("suite"))  # type: ignore[union-attr]
+    environment = os.environ | {"SUITE_STEP": "compiled", "SUITE_THREADS": threads, "SUITE_CACHE": kept}
+    found = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert found.stdout.startswith("The") and (found.returncode, found.stderr) == (0, "")
 
 
 def test_importing_suite_does_not_import_numba() -> None:
