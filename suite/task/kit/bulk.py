@@ -1,8 +1,8 @@
-"""Bulk work: every record of a file answered into another file, in order, none lost, none twice.
+"""Bulk work: run a pipeline on every record of a file and write the results to another file, in order, each once.
 
 The input is read once before anything is written, so that a bad row is refused at the start, with its line. Rows are
-then answered a few at a time and appended to OUTPUT.part; OUTPUT.part.json says after each write how many rows and
-bytes are whole. A run that was killed goes on from there. The output appears under its name when all of it is done.
+then processed a few at a time and appended to OUTPUT.part; after each write OUTPUT.part.json records how many rows and
+bytes are complete. A run that was killed resumes there. The output gets its own name when all of it is done.
 """
 
 from __future__ import annotations
@@ -34,25 +34,24 @@ from suite.task.kit.bulk_rows import (
     written_row,
 )
 
-ROWS, CHARACTERS = 64, 20_000  # at most, between two writes, where a task does not say otherwise
+ROWS, CHARACTERS = 64, 20_000  # default limits of what is processed between two writes
 STANDARD_INPUT = Path("-")
 
 
 @dataclass(frozen=True, kw_only=True)
 class BulkFormat:
-    """How results of a task stand in files.
+    """How the results of a task are written to files.
 
     Attributes:
-        columns: names of what is added to a record.
-        values: from a result to their values, JSON values.
-        empty: values for a record without text, which is not answered (none: null for each).
-        in_tables: how many of the columns are added to a table, where JSON objects get all.
-        line: from a text and its result to a line of a .txt file.
-        empty_line: from a text without words to its line.
-        rows, characters: answered together, and lost when a run is killed. Tasks that answer quickly want many, so that
-            texts of similar length are found among them.
-        flat: whether, in the cells of a .tsv file, spaces stand for tabs and line ends, which do not fit there; else
-            such a value is an error.
+        columns: names of the columns added to a record.
+        values: maps a result to the JSON values of these columns.
+        empty: values for a record without text, which is not given to the pipeline (none: null for each).
+        in_tables: number of columns added to a CSV or TSV table (None: all); JSON objects get all.
+        line: maps a text and its result to a line of a .txt file.
+        empty_line: maps a text without words to its line.
+        rows, characters: limits of a chunk, which is processed together and lost when a run is killed. Fast tasks want
+            large chunks, so that texts of similar length can be batched.
+        flat: whether tabs and line ends in a value become spaces in a .tsv file; otherwise such a value is an error.
     """
 
     columns: Sequence[str] = ("result",)
@@ -68,13 +67,13 @@ class BulkFormat:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """What became of a file.
+    """Counts of a finished bulk run.
 
     Attributes:
-        records: in all.
-        before: of them, answered by an earlier run.
-        empty: those without text, which have no answer.
-        columns: names of what was added.
+        records: number of records in the file.
+        before: number of them that an earlier run had processed.
+        empty: number of records without text, which have no result.
+        columns: names of the added columns.
     """
 
     records: int
@@ -97,21 +96,21 @@ def process(
     seen: Callable[[BulkRow, Any], object] = lambda row, result: None,
     total: Callable[[int], object] = lambda records: None,
 ) -> Done:
-    """Answer every record of a file.
+    """Run a pipeline on every record of a file.
 
     Args:
-        source: a .txt (a text a line), .csv, .tsv or .jsonl file, perhaps packed; "-" is standard input, a text a line,
-            which is answered as it comes.
-        output: of the kind that its suffix says (None: standard output, of the kind of the input).
-        answer: from texts, none of them empty, to a result each; with `second`, from pairs (tuples) of them.
+        source: a .txt (one text a line), .csv, .tsv or .jsonl file, possibly compressed; "-" is standard input with one
+            text a line, processed as the lines arrive.
+        output: its suffix decides its format (None: standard output, in the format of the input).
+        answer: maps non-empty texts to one result each; with `second`, it gets pairs (tuples) of texts.
         form: how results are written.
-        column: with the text; see `read_rows`.
+        column: column with the text; see `read_rows`.
         second: column with the second text of pairs.
-        as_json: write JSON lines to standard output, whatever the kind of the input.
-        settings: what decides the results, plain JSON: a run goes on only with the same.
+        as_json: write JSON lines to standard output, whatever the format of the input.
+        settings: plain JSON values that decide the results; a run resumes only with equal settings.
         progress: called with the number of records just done.
-        seen: called with each new row and its result.
-        total: called with the number of records of a file, once they are counted.
+        seen: called with each newly processed row and its result.
+        total: called with the number of records in the file, once they are counted.
 
     Raises:
         DataError: the input cannot be read, or what lies at OUTPUT.part is not an unfinished output from it.
@@ -147,7 +146,7 @@ def process(
 
 @dataclass(frozen=True, kw_only=True)
 class _Survey:
-    """What the first pass over the input found."""
+    """Results of the first pass over the input: number of records, digest, and whether a column name is taken."""
 
     records: int
     digest: str
@@ -159,7 +158,7 @@ class _Survey:
 
 
 def _survey(given: Input, written: Kind, columns: Sequence[str]) -> _Survey:
-    """Read the whole input once: every row is checked, counted and hashed."""
+    """Read the whole input once to check, count and hash every row."""
     digest = hashlib.sha256()
     records = 0
     keys: set[str] = set()
@@ -188,7 +187,7 @@ def _survey(given: Input, written: Kind, columns: Sequence[str]) -> _Survey:
 
 
 class _Work:
-    """Answers chunks of rows and writes them out."""
+    """Processes chunks of rows and formats their output."""
 
     def __init__(
         self,
@@ -203,7 +202,7 @@ class _Work:
         self.empty = 0
 
     def answered(self, rows: Rows, chunk: Sequence[BulkRow]) -> str:
-        """The lines that some rows become."""
+        """Return the output lines of a chunk of rows."""
         asked = [row for row in chunk if row.text.strip()]
         texts = [row.text if row.second is None else (row.text, row.second) for row in asked]
         results = self.answer(texts) if asked else []
@@ -230,7 +229,7 @@ class _Work:
 
 
 def _stream(work: _Work, output: Path | None, column: str | None) -> Done:
-    """Standard input, a line a text, answered as it comes; nothing to go on with later."""
+    """Process standard input, one text a line, as the lines arrive; such a run cannot be resumed."""
     name = "standard input"
     stream = unpack(sys.stdin.buffer, name, close=False)
     rows = read_rows(decode_lines(stream, name, keep_mark=True), name, "txt", column)
@@ -371,7 +370,7 @@ def _digest(file: IO[bytes], size: int) -> hashlib._Hash:
 
 
 def _chunks(rows: Iterator[BulkRow], most: int, characters: int) -> Iterator[list[BulkRow]]:
-    """Rows that are answered together."""
+    """Yield chunks of rows that are processed together."""
     chunk: list[BulkRow] = []
     size = 0
     for row in rows:

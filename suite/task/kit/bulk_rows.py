@@ -1,6 +1,6 @@
-"""The rows of a file for bulk work: each keeps how it stands there, so that what is written back is what was read.
+"""The rows of a file for bulk work; each keeps its raw text, so that it is written back exactly as it was read.
 
-Kinds: "txt" (a text a line), "csv", "tsv" and "jsonl", told by the file's suffix.
+Kinds: "txt" (one text a line), "csv", "tsv" and "jsonl", decided by the file's suffix.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _TEXT = "text"  # the usual name of the column
 
 
 class BulkRow(NamedTuple):
-    """One row.
+    """A row of the input.
 
     Attributes:
         where: "FILE, line N".
-        text: what is to be answered.
-        raw: the row as it stands in the file, without its end.
+        text: the text to process.
+        raw: the row as it is in the file, without its line end.
         end: its line end.
-        cells: of a table, or the object of a JSON line.
-        second: the second text of a pair, where a column of second texts is read.
+        cells: cells of a table row, or the object of a JSON line.
+        second: second text of a pair, if a column of second texts is read.
     """
 
     where: str
@@ -60,15 +60,15 @@ class BulkRow(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """A file's rows, and what stands before them.
+    """A file's rows, and what comes before them.
 
     Attributes:
-        kind: of the file.
-        head: a byte order mark, a `sep=` line and the row of names, as they stand there.
-        end: of the row of names.
-        names: of a table's columns; None where it has none.
-        delimiter: of a table.
-        rows: in order, read as they are asked for.
+        kind: kind of the file.
+        head: byte order mark, `sep=` line and header row, as they are in the file.
+        end: line end of the header row.
+        names: column names of a table; None if it has no header.
+        delimiter: delimiter of a table.
+        rows: the rows in order, read lazily.
     """
 
     kind: Kind
@@ -80,10 +80,10 @@ class Rows:
 
 
 def kind_of(path: Path) -> Kind:
-    """The kind of a file by its suffix.
+    """Return the kind of a file by its suffix.
 
     Raises:
-        ConfigError: it is none of those that bulk work reads and writes.
+        ConfigError: bulk work does not read or write such files.
     """
     suffix = unpacked_suffix(path)
     if suffix in KINDS:
@@ -94,14 +94,14 @@ def kind_of(path: Path) -> Kind:
 
 
 def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None, second: str | None = None) -> Rows:
-    """Rows of decoded lines.
+    """Parse decoded lines into rows.
 
     Args:
-        lines: with their ends.
-        name: of the file, for errors.
-        kind: of the file.
-        column: with the text: a name, or a number from 1 (None: "text" where there is such a column, else the first).
-        second: with the second text of pairs, likewise (None: there are no pairs).
+        lines: lines with their line ends.
+        name: name of the file, for errors.
+        kind: kind of the file.
+        column: column with the text: a name, or a number from 1 (None: "text" if there is one, else the first).
+        second: column with the second text of pairs, likewise (None: no pairs).
 
     Raises:
         DataError: now or while reading: the file is not of its kind, or lacks the column.
@@ -121,11 +121,11 @@ def read_rows(lines: Iterable[str], name: str, kind: Kind, column: str | None, s
 
 @dataclass(frozen=True, kw_only=True)
 class Input:
-    """The file that is read, and its columns.
+    """The input file and its columns.
 
     Attributes:
-        file: where it is.
-        kind: of the file.
+        file: the file.
+        kind: kind of the file.
         column, second: see `read_rows`.
     """
 
@@ -136,17 +136,17 @@ class Input:
 
     @contextmanager
     def rows(self) -> Iterator[Rows]:
-        """The rows, while the file is open."""
+        """Open the file and give its rows."""
         name = self.file.name
         with self.file.open() as stream:
             yield read_rows(decode_lines(stream, name, keep_mark=True), name, self.kind, self.column, self.second)
 
 
 def one_file(source: Path) -> File:
-    """The file of this name, which may be a member of a zip file.
+    """Return the file of this name, which may be a member of a zip file.
 
     Raises:
-        DataError: it is not there, or is a folder, a pipe or a device.
+        DataError: it does not exist, or is a folder, a pipe or a device.
     """
     files = find(source)
     if files is None:
@@ -157,7 +157,7 @@ def one_file(source: Path) -> File:
 
 
 def parted(line: str) -> tuple[str, str]:
-    """A line without its end, and the end; a last line that has none gets one."""
+    """Split a line into its content and its line end; a last line without one gets "\\n"."""
     raw = line.removesuffix("\n").removesuffix("\r")
     return raw, line[len(raw) :] or "\n"
 
@@ -218,7 +218,7 @@ def _table(lines: Iterator[str], name: str, kind: Kind, columns: tuple[str | Non
 
 
 def _place(names: Sequence[str] | None, width: int, column: str | None, name: str) -> int:
-    """Index of the column with the text."""
+    """Return the index of the column with the text."""
     if column is None:
         if names is None or len(names) == 1:
             return 0
@@ -257,7 +257,7 @@ def _tab_rows(lines: Iterable[str], name: str) -> Iterator[tuple[int, str, list[
 
 
 def _csv_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> Iterator[tuple[int, str, list[str]]]:
-    """Where each row starts, the row as it stands in the file, and its cells."""
+    """Yield the line number where each row starts, the row as it is in the file, and its cells."""
     taken: list[str] = []
 
     def watched() -> Iterator[str]:
@@ -274,7 +274,7 @@ def _csv_rows(lines: Iterable[str], name: str, delimiter: str, start: int) -> It
 
 
 def header(rows: Rows, added: Sequence[str], written: Kind) -> str:
-    """What stands before the first row of the output."""
+    """Return what is written before the first row of the output."""
     names = [_TEXT] if rows.kind == "txt" else rows.names
     if written in ("txt", "jsonl") or names is None:
         return rows.head if written == rows.kind else ""
@@ -284,14 +284,14 @@ def header(rows: Rows, added: Sequence[str], written: Kind) -> str:
 
 
 def written_row(rows: Rows, row: BulkRow, added: Sequence[str], values: Sequence[Any], written: Kind) -> str:
-    """A row with its new values, with its end.
+    """Return the output line of a row with its new values, line end included.
 
     Args:
-        rows: the file that it is from.
-        row: to write.
+        rows: the file that the row is from.
+        row: the row.
         added: names of the new columns.
-        values: of them, JSON values.
-        written: kind of the output; "txt" is for the caller.
+        values: JSON values of the new columns.
+        written: kind of the output, except "txt", which the caller writes.
 
     Raises:
         DataError: a cell does not fit a .tsv file.

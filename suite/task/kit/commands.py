@@ -31,9 +31,9 @@ class RunOptions:
 
     Attributes:
         file: a file that holds one input.
-        max_new_tokens: of a result.
-        temperature: of sampling; 0 takes the likeliest tokens.
-        seed: of sampling.
+        max_new_tokens: maximum length of a result in tokens.
+        temperature: sampling temperature; 0 takes the likeliest tokens.
+        seed: random seed for sampling.
     """
 
     file: str | None = setting(None, "Read the text from a file; - is standard input.", metavar="FILE")
@@ -53,7 +53,7 @@ class BulkOptions:
     Attributes:
         source: the file to read.
         output: the file to write.
-        column: of the text.
+        column: column with the text.
     """
 
     source: Path | None = setting(
@@ -74,10 +74,10 @@ class BulkOptions:
     )
 
     def check(self, given: bool) -> None:
-        """Refuse options that do not go together.
+        """Refuse options that exclude each other.
 
         Args:
-            given: whether there is an input besides.
+            given: whether there is other input.
         """
         if self.source is None and (self.output is not None or self.column is not None):
             raise click.UsageError("--output and --column go with --input")
@@ -101,8 +101,8 @@ class EvalOptions:
     """Options of the default eval command.
 
     Attributes:
-        train: what baselines learn from.
-        limit: records; 0 for all.
+        train: data that baselines learn from.
+        limit: number of records to evaluate; 0 for all.
     """
 
     train: tuple[str, ...] = setting((), "Data that baselines learn from.", metavar="SOURCE")

@@ -1,4 +1,4 @@
-"""The default evaluation: scores of results beside baselines, and the loss of the right answers."""
+"""The default evaluation: scores of results beside baselines, and the loss on the reference answers."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def evaluate(
     limit: int = 0,
     progress: Callable[[int], object] = lambda count: None,
 ) -> Report:
-    """Mean scores of a model's results with 95% intervals over records, beside the task's baselines.
+    """Return mean scores of a model's results with 95% intervals over records, beside the task's baselines.
 
     Args:
-        task: gives records, scores and baselines.
-        model: to evaluate.
-        data: sources of records.
-        train: sources of records that baselines learn from.
+        task: the task, which gives records, scores and baselines.
+        model: the model to evaluate.
+        data: sources of the records to evaluate on.
+        train: sources of the records that baselines learn from.
         limit: records, evenly spread; 0 for all.
         progress: called with the number of records just done.
 
@@ -71,7 +71,7 @@ def evaluate(
 
 
 def nats_per_token(task: Task[Any, Any, Any], model: Model, records: Sequence[Any]) -> float:
-    """Mean -log p of the tokens that training would count, in nats."""
+    """Return the mean loss, in nats, of the tokens that training would count."""
     import torch
 
     from suite.training.batches import Batch

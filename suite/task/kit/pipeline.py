@@ -18,12 +18,12 @@ BATCH = 32  # inputs at a time
 
 
 class Pipeline:
-    """Inputs to results.
+    """Maps inputs to results: write the prompt, generate, decode.
 
     Args:
-        task: says how inputs are written and results read.
-        model: trained for the task.
-        max_new_tokens: of a result.
+        task: gives the codec that writes prompts and reads results.
+        model: a model trained for the task.
+        max_new_tokens: maximum length of a result in tokens.
         settings: fields of `suite.Sampling`; by default the likeliest tokens are taken.
 
     Raises:
@@ -39,11 +39,11 @@ class Pipeline:
         self.sampling = with_settings(GREEDY, settings)
 
     def __call__(self, inputs: Any, *, seed: int = 0) -> Any:
-        """One result for one input, and a list of them for a list, tuple, generator or array of inputs.
+        """Return one result for a single input, and a list of results for a list, tuple, generator or array.
 
         Args:
-            inputs: one or several.
-            seed: of sampling; the same input and seed give the same result, whatever stands beside it.
+            inputs: one input or several.
+            seed: seed for sampling; a result depends on its own input and the seed, not on other inputs.
 
         Raises:
             DataError: an input is not text.
@@ -67,5 +67,5 @@ class Pipeline:
 
 
 def batches(given: Sequence[Any], size: int = BATCH) -> Iterator[Sequence[Any]]:
-    """The inputs, `size` at a time."""
+    """Yield the inputs in batches of `size`."""
     return (given[start : start + size] for start in range(0, len(given), size))

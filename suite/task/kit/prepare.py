@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 def prepare(task: Task[Any, Any, Any], recipe: Recipe, cache: Path) -> TrainingData:
-    """What `Task.prepare` does by default.
+    """Prepare training data: the default of `Task.prepare`.
 
     Raises:
         ConfigError: a key that the task does not read, no context, or a vocabulary without the task's special tokens.
@@ -63,7 +63,10 @@ def prepare(task: Task[Any, Any, Any], recipe: Recipe, cache: Path) -> TrainingD
 
 
 def encoded(encode: Callable[[Any], Example], records: Iterable[Any], context: int) -> tuple[list[Example], int]:
-    """The records as examples that fit a context (a model reads all tokens but the last), and how many do not."""
+    """Return the records that fit a context as examples, and the number of those that do not.
+
+    A model reads all tokens of an example but the last.
+    """
     examples, long = [], 0
     for record in records:
         example = encode(record)
@@ -75,7 +78,7 @@ def encoded(encode: Callable[[Any], Example], records: Iterable[Any], context: i
 
 
 def hold_out(records: Sequence[Item], share: float, seed: int) -> tuple[list[Item], list[Item]]:
-    """Records to train on and records to validate on: a share of them drawn by seed, at least one and never all.
+    """Split records into training and validation records: a random share by seed, at least one and never all.
 
     Raises:
         DataError: there are fewer than two records.
@@ -93,7 +96,7 @@ def hold_out(records: Sequence[Item], share: float, seed: int) -> tuple[list[Ite
 
 
 def draw(records: Sequence[Item], limit: int, seed: int) -> list[Item]:
-    """`limit` of the records drawn by seed, in their order; all for 0."""
+    """Return `limit` records chosen at random by seed, in their original order; all for 0."""
     import numpy as np
 
     if not limit or limit >= len(records):
@@ -103,7 +106,7 @@ def draw(records: Sequence[Item], limit: int, seed: int) -> list[Item]:
 
 
 def spread(items: Sequence[Item], most: int) -> list[Item]:
-    """At most `most` items, evenly spread; all for 0."""
+    """Return at most `most` items, evenly spread; all for 0."""
     if not most or len(items) <= most:
         return list(items)
     return [items[place * len(items) // most] for place in range(most)]
