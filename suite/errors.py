@@ -1,5 +1,7 @@
 """Errors a user can cause. Each message is one line: what was wrong, where, what to do."""
 
+from numbers import Real
+
 
 class SuiteError(Exception):
     """A problem with what the user gave us; the command line prints it and exits with 2."""
@@ -19,3 +21,16 @@ class CheckpointError(SuiteError):
 
 class UnfinishedWarning(UserWarning):
     """A model that is loaded is of a run that has not come to its end; the command line shows the message alone."""
+
+
+def check_numbers(**values: object) -> None:
+    """Raise a ConfigError for the first value that is not a number; a text such as "5" would fail far away.
+
+    Example:
+        >>> check_numbers(seconds=5, tempo="fast")
+        Traceback (most recent call last):
+        suite.errors.ConfigError: tempo is 'fast', but must be a number
+    """
+    for name, value in values.items():
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise ConfigError(f"{name} is {value!r}, but must be a number")
