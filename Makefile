@@ -15,7 +15,7 @@ demo: $(VENV)/demo
 	$(BIN)/suite run translate "Wo ist der Bahnhof?" --from de --to en
 	$(BIN)/suite run summarize data/samples/timor.txt --sentences 2
 	$(BIN)/suite run classify "The violin is a string instrument, tuned in fifths and played with a bow."
-	$(BIN)/suite run music --seconds 12 --seed 1 -o demo.mid --wav demo.wav --plot demo.png
+	$(BIN)/suite run music --seconds 10 --seed 1 -o demo.mid --wav demo.wav --plot demo.png
 
 # a file's tests stay in one process, where they share what they trained; the modules' examples are tests too
 test: $(VENV)/test
