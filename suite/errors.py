@@ -23,11 +23,11 @@ class UnfinishedWarning(UserWarning):
     """A model that is loaded is of a run that has not come to its end; the command line shows the message alone."""
 
 
-def check_numbers(**values: object) -> None:
+def require_numbers(**values: object) -> None:
     """Raise a ConfigError for the first value that is not a number; a text such as "5" would fail far away.
 
     Example:
-        >>> check_numbers(seconds=5, tempo="fast")
+        >>> require_numbers(seconds=5, tempo="fast")
         Traceback (most recent call last):
         suite.errors.ConfigError: tempo is 'fast', but must be a number
     """

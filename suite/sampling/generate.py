@@ -14,7 +14,7 @@ from typing import Literal, TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from suite.errors import ConfigError, check_numbers
+from suite.errors import ConfigError, require_numbers
 from suite.model.transformer import Transformer
 from suite.sampling.decoding import Decoding
 from suite.sampling.rows import Row, choose, origin_of, row_seed
@@ -180,7 +180,7 @@ def stream(
     if len(limits) != count or len(seeds) != count:
         raise ConfigError(f"{count} prompts came with {len(limits)} max_new_tokens and {len(seeds)} seeds")
     for limit in limits:
-        check_numbers(max_new_tokens=limit)
+        require_numbers(max_new_tokens=limit)
     if min(limits, default=1) < 1 or samples < 1:
         raise ConfigError(f"max_new_tokens is {min(limits, default=1)} and samples {samples}; both must be at least 1")
     if stop and (tokenizer is None or "" in stop):

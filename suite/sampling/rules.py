@@ -27,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from suite.errors import ConfigError, check_numbers
+from suite.errors import ConfigError, require_numbers
 from suite.sampling.largest import head, in_numpy, keep_largest, nucleus
 
 Indices = Sequence[int] | NDArray[np.int64]
@@ -71,8 +71,8 @@ class Sampling:
     logit_bias: Mapping[int, float] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_numbers(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p)
-        check_numbers(repetition_penalty=self.repetition_penalty, no_repeat_ngram=self.no_repeat_ngram)
+        require_numbers(temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, min_p=self.min_p)
+        require_numbers(repetition_penalty=self.repetition_penalty, no_repeat_ngram=self.no_repeat_ngram)
         if not 0.0 <= self.temperature < math.inf:
             raise ConfigError(f"temperature is {self.temperature}, but must be at least 0 (0: the most likely token)")
         if self.top_k < 0:

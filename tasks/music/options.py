@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from suite.cli.settings import setting
-from suite.errors import ConfigError, check_numbers
+from suite.errors import ConfigError, require_numbers
 from suite.files import check_output
 from suite.task.kit.commands import EvalOptions
 
@@ -52,8 +52,8 @@ class PlayOptions:
     def __post_init__(self) -> None:
         from suite.data.events import STEP_RATE
 
-        check_numbers(density=self.density, tempo=self.tempo, transpose=self.transpose)
-        check_numbers(seconds=0 if self.seconds is None else self.seconds)
+        require_numbers(density=self.density, tempo=self.tempo, transpose=self.transpose)
+        require_numbers(seconds=0 if self.seconds is None else self.seconds)
         shortest = 1 / STEP_RATE
         if self.seconds is not None and not shortest <= self.seconds <= LONGEST_TAKE:
             raise ConfigError(f"seconds is {self.seconds:g}, but must be between {shortest} and {LONGEST_TAKE:g}")

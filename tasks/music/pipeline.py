@@ -12,7 +12,7 @@ import numpy as np
 from suite.checkpoint import Model
 from suite.data.events import STEP_RATE, steps
 from suite.data.performance import Performance
-from suite.errors import ConfigError, DataError, check_numbers
+from suite.errors import ConfigError, DataError, require_numbers
 from suite.sampling import Sampling, stream, with_settings
 from suite.task import suggest
 from suite.tasks.music.bounds import Bounds
@@ -120,7 +120,7 @@ class Player:
         """
         play, settings = divided_options(options)
         play.check(primer=primer is not None, melody=melody is not None, ending=ending is not None)
-        check_numbers(seed=seed)
+        require_numbers(seed=seed)
         draw = self._draw(count, seed, play.density, settings, progress)
         primer, melody, ending = (
             None if one is None else moved(one, name, play.transpose, play.tempo)
